@@ -1,0 +1,146 @@
+package call
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+)
+
+// Item is what all calls made for one item share. Its methods are safe for
+// concurrent use.
+type Item struct {
+	calls atomic.Int64
+
+	mu      sync.Mutex
+	refusal error
+	failure error
+}
+
+// Sent counts one call that goes out for the item, and forgets the refusal
+// that kept an earlier one back. It returns the count with this one.
+func (it *Item) Sent() int {
+	it.mu.Lock()
+	it.refusal = nil
+	it.mu.Unlock()
+	return int(it.calls.Add(1))
+}
+
+// Calls returns how many calls went out for the item.
+func (it *Item) Calls() int { return int(it.calls.Load()) }
+
+// Refuse notes that a guard said no. It stands until the next call goes out.
+func (it *Item) Refuse(err error) {
+	it.mu.Lock()
+	it.refusal = err
+	it.mu.Unlock()
+}
+
+// Refusal returns the guard's refusal if nothing was sent since, else nil.
+func (it *Item) Refusal() error {
+	it.mu.Lock()
+	defer it.mu.Unlock()
+	return it.refusal
+}
+
+// Fail notes the item's last failure; nil clears it after a success.
+func (it *Item) Fail(err error) {
+	it.mu.Lock()
+	it.failure = err
+	it.mu.Unlock()
+}
+
+// Failure returns the last noted failure, nil when the last call succeeded.
+func (it *Item) Failure() error {
+	it.mu.Lock()
+	defer it.mu.Unlock()
+	return it.failure
+}
+
+// Attempt is one attempt of a call. The transports that it passes through
+// share what they see of the answer in it.
+type Attempt struct {
+	N    int // 1 is the item's first
+	wire bool
+
+	mu    sync.Mutex
+	views []any
+}
+
+// AddView keeps a view of this attempt's answer.
+func (a *Attempt) AddView(v any) {
+	a.mu.Lock()
+	a.views = append(a.views, v)
+	a.mu.Unlock()
+}
+
+// View returns the only view of this attempt. A second answer (a wrapper in
+// between that sends twice) makes it ambiguous: then it returns nil.
+func (a *Attempt) View() any {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if len(a.views) != 1 {
+		return nil
+	}
+	return a.views[0]
+}
+
+// Limit bounds the calls made under a context, whoever makes them.
+type Limit struct {
+	left  atomic.Int64
+	outer *Limit
+}
+
+// NewLimit returns a limit of n calls inside outer, which may be nil.
+func NewLimit(n int, outer *Limit) *Limit {
+	l := &Limit{outer: outer}
+	l.left.Store(int64(n))
+	return l
+}
+
+// Take takes one call from the limit and from every limit around it, and
+// reports whether all had one left. Where one had not, nothing is taken.
+// A nil Limit always grants.
+func (l *Limit) Take() bool {
+	if l == nil {
+		return true
+	}
+	if l.left.Add(-1) < 0 {
+		l.left.Add(1)
+		return false
+	}
+	if !l.outer.Take() {
+		l.left.Add(1)
+		return false
+	}
+	return true
+}
+
+// Give gives back a call that was taken and not sent.
+func (l *Limit) Give() {
+	for ; l != nil; l = l.outer {
+		l.left.Add(1)
+	}
+}
+
+// Used collects reported use. Its methods are safe for concurrent use.
+type Used struct {
+	sum  atomic.Int64
+	told atomic.Bool
+}
+
+// Add adds n units.
+func (u *Used) Add(n int64) {
+	u.sum.Add(n)
+	u.told.Store(true)
+}
+
+// Sum returns what was reported, and false when nothing was.
+func (u *Used) Sum() (int64, bool) { return u.sum.Load(), u.told.Load() }
+
+// CallerGaveUp reports whether ctx, the caller's own context, was cancelled by
+// its owner (true) rather than by its deadline or not at all. The guards treat
+// the one as no verdict on the upstream and the other as a failure to answer
+// in time.
+func CallerGaveUp(ctx context.Context) bool {
+	return ctx.Err() == context.Canceled
+}
