@@ -16,26 +16,30 @@ type Item struct {
 	failure error
 }
 
-// Sent counts one call that goes out for the item, and forgets the refusal
-// that kept an earlier one back. It returns the count with this one.
-func (it *Item) Sent() int {
+// Pass says that a guard let the call through: an earlier refusal is over. A
+// guard further in may refuse after it.
+func (it *Item) Pass() {
 	it.mu.Lock()
 	it.refusal = nil
 	it.mu.Unlock()
-	return int(it.calls.Add(1))
 }
+
+// Sent counts one call that went out for the item and returns the count with
+// this one. Whoever owns the attempts counts: the retry.
+func (it *Item) Sent() int { return int(it.calls.Add(1)) }
 
 // Calls returns how many calls went out for the item.
 func (it *Item) Calls() int { return int(it.calls.Load()) }
 
-// Refuse notes that a guard said no. It stands until the next call goes out.
+// Refuse notes that a guard said no. It stands until a guard says yes.
 func (it *Item) Refuse(err error) {
 	it.mu.Lock()
 	it.refusal = err
 	it.mu.Unlock()
 }
 
-// Refusal returns the guard's refusal if nothing was sent since, else nil.
+// Refusal returns the refusal that the item's latest call met, nil if it met
+// none.
 func (it *Item) Refusal() error {
 	it.mu.Lock()
 	defer it.mu.Unlock()
