@@ -51,6 +51,7 @@ type Box struct {
 
 	guard any  // the guard entered by this Box, nil for a mere setting
 	up    *Box // the enclosing Box
+	many  bool // a setting outside of any item: each Box below begins its own
 
 	attempt Attempt // what Attempt points to when this Box begins one
 	item    Item    // what Item points to when this Box is the first
@@ -89,6 +90,18 @@ func With(ctx context.Context) *Box {
 	b.Recorded, b.Replay = up.Recorded, up.Replay
 	b.Retried, b.Probe = up.Retried, up.Probe
 	b.Attempt, b.Used = up.Attempt, up.Used
+	if up.many {
+		b.Item = &b.item
+	}
+	return b
+}
+
+// Setting is With for a setting that may hold for many items, such as who
+// pays. Outside of an item it begins none: two calls under the same setting
+// are two items, and one's refusal says nothing about the other.
+func Setting(ctx context.Context) *Box {
+	b := With(ctx)
+	b.many = b.up == nil || b.up.many
 	return b
 }
 

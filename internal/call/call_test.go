@@ -281,3 +281,20 @@ func TestAwait(t *testing.T) {
 		t.Errorf("Await = %v, %v, want true, nil", waited, err)
 	}
 }
+
+// A job names its owner once, for all its items: they must not share what is
+// known of one of them.
+func TestSettingBeginsNoItem(t *testing.T) {
+	t.Parallel()
+	job := call.Setting(call.Setting(t.Context()))
+	job.Owner = "nightly"
+	one, two := call.With(job), call.With(job)
+	if one.Item == two.Item || one.Owner != "nightly" {
+		t.Error("two calls under one setting share an item")
+	}
+	one.Item.Sent()
+	within := call.Setting(one)
+	if within.Item != one.Item || call.With(within).Item != one.Item {
+		t.Error("a setting within an item lost the item")
+	}
+}
