@@ -25,61 +25,75 @@ func TestFaultsTimelines(t *testing.T) {
 		steps  []step
 	}{
 		{
-			"outages since New", fakemodel.Config{Faults: outages},
+			"outages since New",
+			fakemodel.Config{Faults: outages},
 			[]step{{second, ok}, {2*second - 1, ok}, {2 * second, overloaded}, {3*second - 1, overloaded}, {3 * second, ok}, {5 * second, flaky}, {6 * second, ok}},
 		},
 		{
-			"outages since the first call", fakemodel.Config{Faults: outages, SinceFirstCall: true},
+			"outages since the first call",
+			fakemodel.Config{Faults: outages, SinceFirstCall: true},
 			[]step{{second, ok}, {3*second - 1, ok}, {3 * second, overloaded}, {4 * second, ok}, {6 * second, flaky}, {7 * second, ok}},
 		},
 		{
-			"every third is a 429", fakemodel.Config{Faults: fakemodel.Faults{Every: 3}},
+			"every third is a 429",
+			fakemodel.Config{Faults: fakemodel.Faults{Every: 3}},
 			[]step{{0, ok}, {0, ok}, {0, limited}, {0, ok}, {0, ok}, {0, limited}, {0, ok}},
 		},
 		{
-			"every second another status", fakemodel.Config{Faults: fakemodel.Faults{Every: 2, Nth: fakemodel.Failure{Status: 503}}},
+			"every second another status",
+			fakemodel.Config{Faults: fakemodel.Faults{Every: 2, Nth: fakemodel.Failure{Status: 503}}},
 			[]step{{0, ok}, {0, overloaded}, {0, ok}},
 		},
 		{
-			"only 429", fakemodel.Config{Faults: fakemodel.Faults{Always: fakemodel.Failure{Status: 429}}},
+			"only 429",
+			fakemodel.Config{Faults: fakemodel.Faults{Always: fakemodel.Failure{Status: 429}}},
 			[]step{{0, limited}, {time.Hour, limited}},
 		},
 		{
-			"only 429 for lack of credit", fakemodel.Config{Faults: fakemodel.Faults{Always: fakemodel.Failure{Status: 429, Code: "insufficient_quota"}}},
+			"only 429 for lack of credit",
+			fakemodel.Config{Faults: fakemodel.Faults{Always: fakemodel.Failure{Status: 429, Code: "insufficient_quota"}}},
 			[]step{{0, noQuota}},
 		},
 		{
-			"only 401", fakemodel.Config{Faults: fakemodel.Faults{Always: fakemodel.Failure{Status: 401}}},
+			"only 401",
+			fakemodel.Config{Faults: fakemodel.Faults{Always: fakemodel.Failure{Status: 401}}},
 			[]step{{0, badKey}},
 		},
 		{
-			"an outage costs no token of the bucket", fakemodel.Config{Limits: fakemodel.Limits{RPM: 1}, Faults: fakemodel.Faults{Outages: []fakemodel.Outage{{To: second}}}},
+			"an outage costs no token of the bucket",
+			fakemodel.Config{Limits: fakemodel.Limits{RPM: 1}, Faults: fakemodel.Faults{Outages: []fakemodel.Outage{{To: second}}}},
 			[]step{{0, overloaded}, {second, ok}, {second, limited}},
 		},
 		{
-			"poison costs one", fakemodel.Config{Limits: fakemodel.Limits{RPM: 1}, Faults: fakemodel.Faults{Poison: fakemodel.Pick{Share: 1}}},
+			"poison costs one",
+			fakemodel.Config{Limits: fakemodel.Limits{RPM: 1}, Faults: fakemodel.Faults{Poison: fakemodel.Pick{Share: 1}}},
 			[]step{{0, poisoned}, {0, limited}},
 		},
 		{
-			"empty for ever", fakemodel.Config{Faults: fakemodel.Faults{Empty: fakemodel.Pick{Share: 1}}},
+			"empty for ever",
+			fakemodel.Config{Faults: fakemodel.Faults{Empty: fakemodel.Pick{Share: 1}}},
 			[]step{{0, empty}, {0, empty}, {0, empty}},
 		},
 		{
-			"one retry cures", fakemodel.Config{Faults: fakemodel.Faults{EmptyOnce: fakemodel.Pick{Share: 1}}},
+			"one retry cures",
+			fakemodel.Config{Faults: fakemodel.Faults{EmptyOnce: fakemodel.Pick{Share: 1}}},
 			[]step{{0, empty}, {0, ok}, {0, ok}},
 		},
 		{
-			"a refused call is no attempt", fakemodel.Config{Limits: fakemodel.Limits{RPM: 60}, Faults: fakemodel.Faults{
+			"a refused call is no attempt",
+			fakemodel.Config{Limits: fakemodel.Limits{RPM: 60}, Faults: fakemodel.Faults{
 				Outages: []fakemodel.Outage{{To: second}}, EmptyOnce: fakemodel.Pick{Share: 1},
 			}},
 			[]step{{0, overloaded}, {second, empty}, {second, limited}, {2 * second, ok}},
 		},
 		{
-			"error under 200", fakemodel.Config{Faults: fakemodel.Faults{ErrorIn200: fakemodel.Pick{Share: 1}}},
+			"error under 200",
+			fakemodel.Config{Faults: fakemodel.Faults{ErrorIn200: fakemodel.Pick{Share: 1}}},
 			[]step{{0, "OK: server_error/overloaded"}},
 		},
 		{
-			"named attempts", fakemodel.Config{Faults: fakemodel.Faults{
+			"named attempts",
+			fakemodel.Config{Faults: fakemodel.Faults{
 				Flaky: fakemodel.Pick{If: func(c fakemodel.Call) bool { return c.Attempt == 2 }},
 			}},
 			[]step{{0, ok}, {0, flaky}, {0, ok}},

@@ -27,11 +27,11 @@ func ask(prompt string, fields ...string) string {
 	if err != nil {
 		panic(err)
 	}
-	more := ""
+	var more strings.Builder
 	for _, f := range fields {
-		more += "," + f
+		more.WriteString("," + f)
 	}
-	return `{"model":"fake-1","messages":[{"role":"user","content":` + string(text) + `}]` + more + `}`
+	return `{"model":"fake-1","messages":[{"role":"user","content":` + string(text) + `}]` + more.String() + `}`
 }
 
 // reply is what came back.

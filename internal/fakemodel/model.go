@@ -15,7 +15,7 @@ import (
 const UserHeader = "X-Fakemodel-User"
 
 // maxBody is the largest request body that is read.
-const maxBody = 32 << 20
+const maxBody = 16 << 20
 
 // A Model is a metered model API: an http.RoundTripper, an http.Handler, and
 // the source of a Server. Make one with New. It is safe for concurrent use.

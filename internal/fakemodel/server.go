@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net"
 	"net/http"
 	"strconv"
@@ -27,9 +28,7 @@ func (m *Model) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 		// Without this net/http would answer 200 with nothing in it.
 		panic(http.ErrAbortHandler)
 	}
-	for name, values := range p.header {
-		w.Header()[name] = values
-	}
+	maps.Copy(w.Header(), p.header)
 	if !p.stream {
 		w.Header().Set("Content-Length", strconv.Itoa(len(p.parts[0])))
 	}

@@ -87,26 +87,26 @@ func (l Latency) validate(f *faultsFound) {
 	f.atLeast("Latency.Scale", l.Scale, 0)
 }
 
-func (x Faults) validate(f *faultsFound) {
-	f.status("Faults.Always.Status", x.Always.Status)
-	f.check(x.Always.Code == "" || x.Always.Status != 0, "Faults.Always.Code", "Status with it", x.Always.Code)
-	for i, o := range x.Outages {
+func (f Faults) validate(found *faultsFound) {
+	found.status("Faults.Always.Status", f.Always.Status)
+	found.check(f.Always.Code == "" || f.Always.Status != 0, "Faults.Always.Code", "Status with it", f.Always.Code)
+	for i, o := range f.Outages {
 		name := fmt.Sprintf("Faults.Outages[%d]", i)
-		f.duration(name+".From", o.From)
-		f.check(o.To > o.From, name+".To", "after From", o.To)
-		f.status(name+".Status", o.Status)
+		found.duration(name+".From", o.From)
+		found.check(o.To > o.From, name+".To", "after From", o.To)
+		found.status(name+".Status", o.Status)
 	}
-	f.check(x.Every >= 0, "Faults.Every", "0 or more", x.Every)
-	f.status("Faults.Nth.Status", x.Nth.Status)
-	f.check(x.Nth == Failure{} || x.Every != 0, "Faults.Nth", "Every with it", x.Nth)
-	f.share("Faults.Poison.Share", x.Poison.Share)
-	f.share("Faults.Empty.Share", x.Empty.Share)
-	f.share("Faults.EmptyOnce.Share", x.EmptyOnce.Share)
-	f.share("Faults.Hang.Share", x.Hang.Share)
-	f.share("Faults.Flaky.Share", x.Flaky.Share)
-	f.share("Faults.ErrorIn200.Share", x.ErrorIn200.Share)
-	f.share("Faults.Cut.Share", x.Cut.Share)
-	f.share("Faults.Stall.Share", x.Stall.Share)
+	found.check(f.Every >= 0, "Faults.Every", "0 or more", f.Every)
+	found.status("Faults.Nth.Status", f.Nth.Status)
+	found.check(f.Nth == Failure{} || f.Every != 0, "Faults.Nth", "Every with it", f.Nth)
+	found.share("Faults.Poison.Share", f.Poison.Share)
+	found.share("Faults.Empty.Share", f.Empty.Share)
+	found.share("Faults.EmptyOnce.Share", f.EmptyOnce.Share)
+	found.share("Faults.Hang.Share", f.Hang.Share)
+	found.share("Faults.Flaky.Share", f.Flaky.Share)
+	found.share("Faults.ErrorIn200.Share", f.ErrorIn200.Share)
+	found.share("Faults.Cut.Share", f.Cut.Share)
+	found.share("Faults.Stall.Share", f.Stall.Share)
 }
 
 // filled returns a copy of c that shares nothing with the caller's and has its
