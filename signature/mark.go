@@ -1,0 +1,175 @@
+package signature
+
+// kind says what a replaced part looked like. Templates hold the same mark for
+// all kinds, so that an id that reads as a number today and as hexadecimal
+// tomorrow stays one signature; the kinds are counted for Explain alone.
+type kind uint8
+
+const (
+	kindNone kind = iota // a mark that was there before
+	kindNumber
+	kindID
+	kindUUID
+	kindAddress
+	kindURL
+	kindEmail
+	kindPath
+	kindQuoted
+	kindTime
+	kindSecret
+	kindHook
+	kindInvalid
+	kinds
+)
+
+var kindNames = [kinds]string{
+	"mark", "number", "id", "uuid", "address", "url", "email", "path", "quoted", "time", "secret", "hook", "invalid",
+}
+
+// fold replaces what was just read by a mark. Marks that only separators keep
+// apart become one: addresses with ports, dates, durations, lists of any
+// length and grouped digits all end as a single mark.
+func (z *scanner) fold(k kind) {
+	if z.n != nil {
+		z.n[k]++
+	}
+	d := z.dst
+	n := len(d)
+	e := n
+	for e > z.base && n-e < 3 && (class[d[e-1]]&cJoin != 0 || d[e-1] == '>' && e-1 > z.base && d[e-2] == '-') {
+		e--
+	}
+	switch {
+	case e > z.base && d[e-1] == mark:
+		z.dst = d[:e]
+	default:
+		// A sign, or the colon of an address without a host, is part of the value.
+		if n > z.base {
+			switch c := d[n-1]; {
+			case (c == '-' || c == '+') && (n-1 == z.base || opens(d[n-2]) || d[n-2] == '_'),
+				c == ':' && (n-1 == z.base || d[n-2] == ' '):
+				d = d[:n-1]
+			}
+		}
+		z.dst = append(d, mark)
+	}
+	z.trail(k)
+	z.unrepeat()
+	z.resolver()
+}
+
+// opens reports whether a value may start right after c.
+func opens(c byte) bool {
+	switch c {
+	case ' ', '(', '[', '{', '=', ',', ':', '<', '>', '|', '"', '\'':
+		return true
+	}
+	return false
+}
+
+// trail absorbs what belongs to the value just folded: an ellipsis, a unit,
+// the zone of a time.
+func (z *scanner) trail(k kind) {
+	for z.i < z.end {
+		i := z.i
+		switch c := z.s[i]; {
+		case c == 0xe2 && hasAt(z.s[:z.end], i, "\u2026"):
+			z.i += len("\u2026")
+			continue
+		case c == '.' && hasAt(z.s[:z.end], i, "..."):
+			z.i += 3
+			continue
+		case c == 0xc2 && hasAt(z.s[:z.end], i, "\u00b5s"), c == 0xce && hasAt(z.s[:z.end], i, "\u03bcs"):
+			z.i += 3
+			continue
+		case c == ' ' && k <= kindNumber || c == ' ' && k == kindTime || c == '\u0020' && k == kindID:
+			j := i + 1
+			e := j
+			for e < z.end && class[z.s[e]]&cLetter != 0 {
+				e++
+			}
+			if e-j > 0 && e-j <= 12 && (e == z.end || class[z.s[e]]&(cDigit|cHigh) == 0 && z.s[e] != '_' && z.s[e] != '=') && isUnit(z.s[j:e]) {
+				z.i = e
+				continue
+			}
+		}
+		return
+	}
+}
+
+func hasAt(s string, i int, p string) bool {
+	return len(s)-i >= len(p) && s[i:i+len(p)] == p
+}
+
+// goesOn reports whether the token just folded has more to come.
+func (z *scanner) goesOn() bool {
+	c := z.at(z.i)
+	if isAlnum(c) || c == mark {
+		return true
+	}
+	n := z.at(z.i + 1)
+	return class[c]&cGlue != 0 && (isAlnum(n) || n == mark || n == '[')
+}
+
+// unrepeat removes a token that says the same as the one before it, such as
+// the second of "blk_1 blk_2".
+func (z *scanner) unrepeat() {
+	d := z.dst
+	n := len(d)
+	if z.goesOn() {
+		return
+	}
+	a := n
+	for a > z.base && d[a-1] != ' ' && n-a < 40 {
+		a--
+	}
+	if a <= z.base || d[a-1] != ' ' || a == n-1 {
+		return
+	}
+	w := n - a
+	e := a - 1 // end of the token before
+	if e > z.base && (d[e-1] == ',' || d[e-1] == ';') {
+		e--
+	}
+	if e-w < z.base || e-w > z.base && d[e-w-1] != ' ' && !opens(d[e-w-1]) {
+		return
+	}
+	if string(d[e-w:e]) == string(d[a:n]) {
+		z.dst = d[:e]
+	}
+}
+
+// resolver drops " on <address>" behind a name that was looked up: which
+// resolver answered is not part of the failure, and some systems leave it out.
+func (z *scanner) resolver() {
+	const on = " on #"
+	if z.goesOn() {
+		return
+	}
+	d := z.dst[z.base:]
+	if len(d) < len(on) || string(d[len(d)-len(on):]) != on {
+		return
+	}
+	d = d[:len(d)-len(on)]
+	a := len(d)
+	for a > 0 && d[a-1] != ' ' {
+		a--
+	}
+	const lookup = "lookup "
+	if a >= len(lookup) && string(d[a-len(lookup):a]) == lookup {
+		z.dst = z.dst[:z.base+len(d)]
+	}
+}
+
+// afterMark reports whether the template ends in a mark, or in a mark and one
+// space.
+func (z *scanner) afterMark() (glued, spaced bool) {
+	n := len(z.dst)
+	if n <= z.base {
+		return false, false
+	}
+	if z.dst[n-1] == mark {
+		return true, false
+	}
+	return false, z.dst[n-1] == ' ' && n-1 > z.base && z.dst[n-2] == mark
+}

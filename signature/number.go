@@ -1,0 +1,331 @@
+package signature
+
+// number handles a run of digits: a code that tells failures apart is kept, an
+// amount is folded.
+func (z *scanner) number(i, j int) {
+	if z.keepNumber(i, j) {
+		z.copy(i, j, 0)
+		return
+	}
+	if z.versionNumber(i, j) {
+		e := j
+		for z.at(e) == '.' && isDigit(z.at(e+1)) {
+			e += 2
+		}
+		z.copy(i, e, 0)
+		return
+	}
+	if j-i >= 16 {
+		z.wild = j
+	}
+	z.i = j
+	z.fold(kindNumber)
+}
+
+// context is what stands before a value: the last word of the template and the
+// separators between it and the value.
+type context struct {
+	word  []byte // letters only, may be empty
+	at    int    // where the word begins in the template
+	space bool
+	colon bool
+	equal bool
+	paren bool
+	quote bool
+	sep   int // number of separators
+}
+
+// look reads the context before position n of the template.
+func (z *scanner) look(n int) (c context) {
+	d := z.dst
+	e := n
+	for e > z.base && n-e < 5 {
+		switch d[e-1] {
+		case ' ':
+			c.space = true
+		case ':':
+			c.colon = true
+		case '=', '>':
+			c.equal = true
+		case '(', '[':
+			c.paren = true
+		case '"', '\'', '`', '\\':
+			c.quote = true
+		default:
+			goto word
+		}
+		e--
+	}
+word:
+	c.sep = n - e
+	a := e
+	for a > z.base && class[d[a-1]]&cLetter != 0 && e-a < 24 {
+		a--
+	}
+	c.word, c.at = d[a:e], a
+	return c
+}
+
+// keepNumber decides about the number s[i:j]. The value alone never decides:
+// "200 rows" is an amount, "upstream 503" is a status.
+func (z *scanner) keepNumber(i, j int) bool {
+	n := j - i
+	if n > 7 {
+		return false
+	}
+	// A part of something longer: 503ms never comes here, 503.25, 1,503, 10:503 do.
+	next := z.at(j)
+	switch next {
+	case '.', ',', ':', '/':
+		if c := z.at(j + 1); isDigit(c) || c == mark {
+			return false
+		}
+	case '%', '_', '+':
+		return false
+	case '-':
+		if isAlnum(z.at(j + 1)) {
+			return false
+		}
+	}
+	d := len(z.dst)
+	if d > z.base && z.dst[d-1] == '-' && (d-1 == z.base || opens(z.dst[d-2])) {
+		d-- // a signed code: -32601
+	}
+	if d == z.base {
+		return d == len(z.dst) && statusNumber(z.s[i:j]) > 0 && z.firstStatus(i, j)
+	}
+	c := z.look(d)
+	if c.sep == 0 && len(c.word) > 0 || c.sep == 0 && z.dst[d-1] != '/' {
+		return false
+	}
+	if isCodeWord(c.word) {
+		return !isCounted(z.nextWord(j))
+	}
+	status := statusNumber(z.s[i:j])
+	switch string(c.word) {
+	case "status":
+		return n <= 3
+	case "signal":
+		return n <= 2
+	case "error", "errors", "err":
+		if c.paren && !c.space {
+			return n <= 5
+		}
+		if n == 4 || n == 5 {
+			return next == ':' || next == ' ' && z.at(j+1) == '(' || next == ')'
+		}
+		if next == ')' {
+			return true
+		}
+	case "exited", "exit":
+		return n <= 3
+	case "with":
+		if p := z.look(c.at); string(p.word) == "exited" {
+			return n <= 3
+		}
+	case "close":
+		return n == 4 && next == ' ' && z.at(j+1) == '('
+	}
+	if status == 0 || d != len(z.dst) {
+		return false
+	}
+	return z.keepStatus(c, status, j)
+}
+
+// keepStatus decides about a number that may be an HTTP status.
+func (z *scanner) keepStatus(c context, status, j int) bool {
+	if reasonFollows(z.s[j:z.end], status) {
+		return true
+	}
+	if len(c.word) == 0 && z.httpVersion(c) || string(c.word) == "http" {
+		return !isCounted(z.nextWord(j))
+	}
+	strength := 0
+	w := c
+	for range 3 {
+		if strength = statusWord(w.word); strength != 0 {
+			break
+		}
+		if !isFiller(w.word) {
+			break
+		}
+		w = z.look(w.at)
+	}
+	if c.equal && c.word == nil {
+		strength = 1
+	}
+	switch {
+	case strength == 1, strength == 2 && c.colon:
+		return z.endsClause(j)
+	case c.paren && z.at(j) == ')' || c.paren && z.at(j) == ']' && strength == 2:
+		// Alone in parentheses, unless it counts the noun before it.
+		return status >= 400 && len(c.word) > 0 && !isCounted(string(c.word)) || strength != 0
+	case c.equal && c.space: // "GET / -> 503"
+		return z.endsClause(j)
+	case c.colon && c.space && status >= 400 && (len(c.word) == 0 || c.quote):
+		// Behind an URL, a quoted name or a folded item.
+		return z.endsClause(j)
+	}
+	return false
+}
+
+// firstStatus decides about a number the message starts with.
+func (z *scanner) firstStatus(i, j int) bool {
+	if reasonFollows(z.s[j:z.end], statusNumber(z.s[i:j])) {
+		return true
+	}
+	switch c := z.at(j); {
+	case c == 0 && !z.cut, c == ':', c == ' ' && z.at(j+1) == '-':
+		return true
+	case c == ' ':
+		return !isCounted(z.nextWord(j))
+	}
+	return false
+}
+
+// httpVersion reports whether the context is a protocol version, as in an
+// access log: "HTTP/1.1" 503.
+func (z *scanner) httpVersion(c context) bool {
+	d := z.dst[z.base:c.at]
+	for _, p := range []string{"http/1.1", "http/1.0", "http/2", "http/2.0", "http/3", "http/3.0"} {
+		if len(d) >= len(p) && string(d[len(d)-len(p):]) == p {
+			return true
+		}
+	}
+	return false
+}
+
+// endsClause reports whether what follows a number leaves it standing alone,
+// so that it cannot be an amount of something.
+func (z *scanner) endsClause(j int) bool {
+	w := z.nextWord(j)
+	if w == "" {
+		return true
+	}
+	switch lw := lowerWord(w); string(lw.b[:lw.n]) {
+	case "from", "for", "on", "after", "while", "when", "with", "at", "by", "but", "and", "to", "because", "since", "instead",
+		"error", "response", "status", "again", "reply", "body", "via", "is", "was", "in", "during", "via_upstream", "code", "try", "retry", "retrying":
+		return true
+	}
+	return false
+}
+
+// nextWord gives the word behind position j when only one blank, or nothing,
+// is between them, else "".
+func (z *scanner) nextWord(j int) string {
+	if j < z.end && class[z.s[j]]&cSpace != 0 {
+		j++
+	}
+	e := j
+	for e < z.end && class[z.s[e]]&cLetter != 0 && e-j < 20 {
+		e++
+	}
+	if e < z.end && (class[z.s[e]]&(cDigit) != 0 || z.s[e] == mark) {
+		return ""
+	}
+	return z.s[j:e]
+}
+
+// isCounted reports whether w is a noun that numbers count: a plural or a unit.
+func isCounted(w string) bool {
+	n := len(w)
+	if n == 0 {
+		return false
+	}
+	if isUnit(w) {
+		return true
+	}
+	lw := lowerWord(w)
+	switch string(lw.b[:lw.n]) {
+	case "of", "out", "row", "token", "item", "byte", "line", "page", "try", "entry", "file", "record", "message", "chunk", "char", "percent",
+		"attempt", "call", "event", "job", "node", "worker", "document", "char_count", "k", "m", "b", "x", "more", "less", "other", "people", "children":
+		return true
+	case "this", "status", "address", "was", "is", "has", "does", "its", "as", "always", "requests_per_minute":
+		return false
+	}
+	if n < 4 || lower[w[n-1]] != 's' {
+		return false
+	}
+	switch lower[w[n-2]] {
+	case 's', 'u', 'i':
+		return false
+	}
+	return true
+}
+
+func isFiller(w []byte) bool {
+	switch string(w) {
+	case "with", "a", "an", "the", "was", "is", "of", "code", "as", "be", "by", "to", "after":
+		return true
+	}
+	return false
+}
+
+// statusWord rates a word before a possible status: 1 if it announces one,
+// 2 if it does so only in front of a colon or brackets, because it is numbered itself otherwise.
+func statusWord(w []byte) int {
+	switch string(w) {
+	case "status", "http", "upstream", "last", "got", "returned", "returns", "return", "responded", "replied", "answered", "received",
+		"saw", "gave", "says", "said", "reported", "reports", "failed", "rejected", "refused", "error", "err", "errored", "response", "httperror":
+		return 1
+	case "server", "backend", "gateway", "proxy", "api", "request", "reply", "answer", "failure", "result", "fetch", "download", "upload", "call",
+		"message", "unexpected", "bad", "reason", "origin", "cause", "outcome", "unavailable", "exception", "clienterror", "servererror":
+		return 2
+	}
+	return 0
+}
+
+// isCodeWord reports whether the number behind w is a code.
+func isCodeWord(w []byte) bool {
+	switch string(w) {
+	case "code", "statuscode", "errorcode", "errcode", "exitcode", "responsecode", "httpcode", "returncode", "retcode", "resultcode",
+		"subcode", "httpstatus", "responsestatus", "httpstatuscode", "sqlcode", "rc", "errno", "winerror", "sqlstate", "hresult", "ntstatus",
+		"faultcode", "reasoncode", "closecode", "grpcstatus", "apistatus", "statuscodes":
+		return true
+	}
+	return false
+}
+
+// codeValue keeps a code of letters and digits: SQLSTATE 42P01, 0x80070005.
+func (z *scanner) codeValue(i, j int) bool {
+	if j-i > 10 || isAlnum(z.at(j)) || z.at(j) == '-' && isAlnum(z.at(j+1)) {
+		return false
+	}
+	c := z.look(len(z.dst))
+	return c.sep > 0 && isCodeWord(c.word) && !(isDigit(z.s[i]) && isUnit(lettersOf(z.s[i:j])))
+}
+
+func lettersOf(s string) string {
+	for i := range len(s) {
+		if !isDigit(s[i]) {
+			return s[i:]
+		}
+	}
+	return ""
+}
+
+// versionNumber keeps the version of a protocol: TLS 1.3.
+func (z *scanner) versionNumber(i, j int) bool {
+	if j-i != 1 || isAlnum(z.at(j)) {
+		return false
+	}
+	d := z.dst
+	n := len(d)
+	if n > z.base && d[n-1] == 'v' {
+		n--
+	}
+	for _, p := range []string{"tls ", "ssl ", "tls", "ssl", "tls/", "tls-", "http version "} {
+		if n-len(p) >= z.base && string(d[n-len(p):n]) == p {
+			return n-len(p) == z.base || !isAlnum(d[n-len(p)-1])
+		}
+	}
+	return false
+}
+
+// statusNumber reads an HTTP status, or gives 0.
+func statusNumber(s string) int {
+	if len(s) != 3 || s[0] < '1' || s[0] > '5' || !isDigit(s[1]) || !isDigit(s[2]) {
+		return 0
+	}
+	return int(s[0]-'0')*100 + int(s[1]-'0')*10 + int(s[2]-'0')
+}

@@ -1,0 +1,316 @@
+package signature
+
+// secretToken gives the length of the credential t starts with, or 0. It
+// knows the prefixes that issuers give their keys.
+func secretToken(t string) int {
+	if len(t) < 4 {
+		return 0
+	}
+	for _, p := range secretPrefixes(t[0]) {
+		if len(t) <= len(p) || t[:len(p)] != p {
+			continue
+		}
+		k := len(p)
+		for k < len(t) && (isAlnum(t[k]) || class[t[k]]&cHigh == 0 && secretByte(t[k])) {
+			k++
+		}
+		for k > len(p) && (t[k-1] == '.' || t[k-1] == ':') {
+			k--
+		}
+		if k-len(p) >= 6 {
+			return k
+		}
+	}
+	return base64Run(t)
+}
+
+func secretPrefixes(c byte) []string {
+	switch c {
+	case 'A':
+		return []string{"AKIA", "ASIA", "AIza"}
+	case 'E':
+		return []string{"EAAC"}
+	case 'S':
+		return []string{"SG."}
+	case 'd':
+		return []string{"dop_v1_"}
+	case 'e':
+		return []string{"eyJ"}
+	case 'g':
+		return []string{"ghp_", "gho_", "ghs_", "ghu_", "ghr_", "github_pat_", "glpat-", "gsk_"}
+	case 'h':
+		return []string{"hf_"}
+	case 'n':
+		return []string{"npm_", "nvapi-"}
+	case 'p':
+		return []string{"pk_live", "pk_test", "pplx-", "pypi-"}
+	case 'r':
+		return []string{"rk_live", "rk_test", "r8_"}
+	case 's':
+		return []string{"sk-", "sk_", "shpat_"}
+	case 'w':
+		return []string{"whsec_"}
+	case 'x':
+		return []string{"xoxa-", "xoxb-", "xoxp-", "xoxr-", "xoxs-", "xapp-", "xai-"}
+	case 'y':
+		return []string{"ya29."}
+	}
+	return nil
+}
+
+func secretByte(c byte) bool {
+	switch c {
+	case '-', '_', '.', '+', '/', '=', '*', '~':
+		return true
+	}
+	return false
+}
+
+// base64Run gives the length of a long run of base64 at the start of t, or 0.
+// Slashes cut it into pieces that could pass for words.
+func base64Run(t string) int {
+	k, b, slash := 0, uint8(0), 0
+	for k < len(t) {
+		c := t[k]
+		if class[c]&cAlnum != 0 {
+			b |= class[c]
+		} else if c == '/' {
+			slash++
+		} else if c != '+' && c != '=' {
+			break
+		}
+		k++
+	}
+	if k < 40 || b&cAlnum != cAlnum || slash*8 > k {
+		return 0
+	}
+	changes := 0
+	for i := 1; i < k; i++ {
+		if class[t[i]] != class[t[i-1]] {
+			changes++
+		}
+	}
+	if changes*4 < k {
+		return 0
+	}
+	return k
+}
+
+// userinfo recognises an e-mail address or the credentials of a data source
+// name. at is the position of the last '@' of the compound.
+func userinfo(t string, at int) (n int, k kind) {
+	colon := false
+	for i := range at {
+		switch c := t[i]; {
+		case c == ':':
+			colon = true
+		case c == '/' || c == '\\':
+			return 0, 0
+		}
+	}
+	e := at + 1
+	dot := false
+	for e < len(t) && (isAlnum(t[e]) || (t[e] == '.' || t[e] == '-') && e+1 < len(t) && isAlnum(t[e+1])) {
+		dot = dot || t[e] == '.'
+		e++
+	}
+	switch {
+	case colon:
+		return at + 1, kindSecret
+	case dot && class[t[e-1]]&cLetter != 0:
+		return e, kindEmail
+	}
+	return 0, 0
+}
+
+// secretValue folds the value behind sep if the word before it names a
+// credential.
+func (z *scanner) secretValue(sep byte) {
+	c := z.look(len(z.dst))
+	if len(c.word) == 0 {
+		return
+	}
+	strict, soft := z.secretWord(c)
+	if !strict && !soft {
+		return
+	}
+	s := z.s[:z.end]
+	i := z.i
+	blank := i < len(s) && s[i] == ' '
+	for i < len(s) && s[i] == ' ' {
+		i++
+	}
+	if i == len(s) {
+		return
+	}
+	e := i
+	bare := false
+	switch n := quoteAt(s, i); n {
+	case 0:
+		e = secretEnd(s, i)
+		bare = true
+		if w := lowerWord(s[i:e]); z.scheme(string(w.b[:w.n])) && e < len(s) && s[e] == ' ' {
+			e = secretEnd(s, e+1)
+		}
+	default:
+		if c.quote || !blank || strict {
+			e = quoteEnd(s, i+n, s[i+n-1])
+		}
+	}
+	if e == i {
+		return
+	}
+	if bare && soft && sep == ':' && blank && !randomToken(s[i:e]) {
+		return // "invalid token: expired"
+	}
+	if bare && (s[i] == '{' || s[i] == '[' || s[i] == '(' || s[i] == mark && e == i+1) {
+		return
+	}
+	if blank {
+		z.blank()
+	}
+	z.i = e
+	z.chunk = e
+	z.fold(kindSecret)
+}
+
+// scheme reports whether w is the scheme of an Authorization header.
+func (z *scanner) scheme(w string) bool {
+	switch w {
+	case "bearer", "basic", "digest", "token", "negotiate", "apikey":
+		return true
+	}
+	return false
+}
+
+// quoteAt gives the length of the opening quote at i, 0 if there is none.
+func quoteAt(s string, i int) int {
+	if s[i] == '"' || s[i] == '\'' {
+		return 1
+	}
+	if s[i] == '\\' && i+1 < len(s) && (s[i+1] == '"' || s[i+1] == '\'') {
+		return 2
+	}
+	return 0
+}
+
+// quoteEnd gives the position behind the quote q that closes what begins at i.
+func quoteEnd(s string, i int, q byte) int {
+	for k := i; k < len(s); k++ {
+		if s[k] == q && (s[k-1] != '\\' || s[i-1] == q && i > 1 && s[i-2] == '\\') {
+			return k + 1
+		}
+	}
+	return len(s)
+}
+
+func secretEnd(s string, i int) int {
+	e := i
+	for e < len(s) && class[s[e]]&cSpace == 0 {
+		switch s[e] {
+		case '&', ';', '"', '\'', '`', '<', '>':
+			return e
+		}
+		e++
+	}
+	for e > i {
+		switch s[e-1] {
+		case ',', '.', ')', ']', '}', ':':
+			e--
+			continue
+		}
+		break
+	}
+	return e
+}
+
+// secretWord reports whether the context names a credential: strict names
+// never have prose behind them, soft ones may.
+func (z *scanner) secretWord(c context) (strict, soft bool) {
+	switch string(c.word) {
+	case "password", "passwd", "pwd", "pass", "passphrase", "secret", "apikey", "accesskey", "secretkey", "privatekey", "authorization",
+		"cookie", "clientsecret", "accountkey", "sharedaccesskey", "accesstoken", "refreshtoken", "idtoken", "authtoken", "secretaccesskey",
+		"connectionstring", "sessiontoken", "securitytoken":
+		return true, false
+	case "token", "signature", "sig", "session", "sessionid", "auth", "credential", "credentials", "bearer", "jwt", "otp", "pin":
+		return false, true
+	case "key":
+		p := z.dst[z.base:c.at]
+		if n := len(p); n > 0 && (p[n-1] == '-' || p[n-1] == '_' || p[n-1] == ' ') {
+			a := n - 1
+			for a > 0 && class[p[a-1]]&cLetter != 0 {
+				a--
+			}
+			switch string(p[a : n-1]) {
+			case "api", "access", "secret", "private", "account", "encryption", "signing", "auth", "subscription", "shared", "function", "functions", "master":
+				return true, false
+			}
+		}
+		return false, c.equal || c.quote
+	}
+	return false, false
+}
+
+// randomToken reports whether w is made of letters and digits like a key.
+func randomToken(w string) bool {
+	b := uint8(0)
+	for i := range len(w) {
+		b |= class[w[i]]
+	}
+	return len(w) >= 12 && b&cDigit != 0 && b&cLetter != 0
+}
+
+// plainWord reports whether w is an ordinary word in lower case.
+func plainWord(w string) bool {
+	for i := range len(w) {
+		if class[w[i]]&cLower == 0 {
+			return i > 0 && i == len(w)-1 && (w[i] == ',' || w[i] == ':')
+		}
+	}
+	return len(w) <= 16
+}
+
+// bearer folds the credential behind the scheme of an Authorization header.
+// d is where the word just written begins.
+func (z *scanner) bearer(d int) {
+	w := string(z.dst[d:])
+	if w != "bearer" && w != "basic" || z.at(z.i) != ' ' {
+		return
+	}
+	s := z.s[:z.end]
+	i := z.i + 1
+	e := secretEnd(s, i)
+	if e-i < 8 || plainWord(s[i:e]) || s[i] == mark {
+		return
+	}
+	for k := i; k < e; k++ {
+		if !isAlnum(s[k]) && !secretByte(s[k]) {
+			return // realm="...": a challenge, not a credential
+		}
+	}
+	z.i = i
+	z.blank()
+	z.i = e
+	z.chunk = e
+	z.fold(kindSecret)
+}
+
+// pemEnd gives the end of the PEM block that starts at i, or 0.
+func (z *scanner) pemEnd(i int) int {
+	const begin, end = "-----BEGIN ", "-----END "
+	s := z.s[:z.end]
+	if !hasAt(s, i, begin) {
+		return 0
+	}
+	for k := i + len(begin); k < len(s); k++ {
+		if s[k] != '-' || !hasAt(s, k, end) {
+			continue
+		}
+		for k += len(end); k < len(s); k++ {
+			if hasAt(s, k, "-----") {
+				return k + len("-----")
+			}
+		}
+	}
+	return len(s)
+}
