@@ -1,0 +1,109 @@
+package breaker
+
+import (
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/nightfuse/nightfuse/signature"
+)
+
+// Change is what OnChange is told: a transition, or trouble with the store.
+type Change struct {
+	Name      string
+	From, To  State
+	At        time.Time    // this process's clock
+	Until     time.Time    // the end of the opening or of the probe's lease; zero when closed
+	Reason    string       // why; from Trip and Reset, the caller's
+	Signature signature.ID // of the failure that tripped it, if any
+	Remote    bool         // another process's doing, seen in the store
+	Err       error        // a *StoreError; From and To are then equal
+}
+
+// report queues a change that was just installed. The lock is held.
+func (b *Breaker) report(from State, ev event, remote bool) {
+	ph := b.phase.Load()
+	c := Change{Name: b.cfg.Name, From: from, To: ph.state, At: ev.now, Reason: b.rec.Reason, Signature: b.rec.Signature, Remote: remote}
+	if ph.err != nil {
+		c.Until = ph.err.Until
+	}
+	if ev.kind == evReset && !remote {
+		c.Reason = ev.reason
+	}
+	if from == Closed && c.To == Open {
+		b.counts.trips++
+	}
+	b.changes = append(b.changes, c)
+}
+
+// tell delivers the queued changes, one caller at a time.
+func (b *Breaker) tell() {
+	b.mu.Lock()
+	if b.telling || len(b.changes) == 0 {
+		b.mu.Unlock()
+		return
+	}
+	b.telling = true
+	locked := true
+	defer func() {
+		// Also when a hook ends its goroutine.
+		if !locked {
+			b.mu.Lock()
+		}
+		b.telling = false
+		b.mu.Unlock()
+	}()
+	for len(b.changes) > 0 {
+		c := b.changes[0]
+		b.changes = b.changes[1:]
+		b.mu.Unlock()
+		locked = false
+		b.logChange(c)
+		panicked := b.hook(c)
+		b.mu.Lock()
+		locked = true
+		if panicked {
+			b.counts.hookPanics++
+		}
+	}
+}
+
+// hook calls OnChange and survives it.
+func (b *Breaker) hook(c Change) (panicked bool) {
+	if b.cfg.OnChange == nil {
+		return false
+	}
+	defer func() {
+		if v := recover(); v != nil {
+			panicked = true
+			b.log(slog.LevelError, "OnChange panicked", "panic", fmt.Sprint(v))
+		}
+	}()
+	b.cfg.OnChange(c)
+	return false
+}
+
+func (b *Breaker) logChange(c Change) {
+	if c.Err != nil {
+		b.log(slog.LevelWarn, c.Err.Error())
+		return
+	}
+	level := slog.LevelInfo
+	if c.To == Open {
+		level = slog.LevelWarn
+	}
+	args := []any{"from", c.From.String(), "to", c.To.String()}
+	if c.Reason != "" {
+		args = append(args, "reason", c.Reason)
+	}
+	if c.Signature != "" {
+		args = append(args, "signature", string(c.Signature))
+	}
+	if !c.Until.IsZero() {
+		args = append(args, "until", c.Until)
+	}
+	if c.Remote {
+		args = append(args, "remote", true)
+	}
+	b.log(level, "breaker is "+c.To.String(), args...)
+}

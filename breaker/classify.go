@@ -1,0 +1,175 @@
+package breaker
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/nightfuse/nightfuse/internal/call"
+	"github.com/nightfuse/nightfuse/internal/modelapi"
+	"github.com/nightfuse/nightfuse/internal/neterr"
+	"github.com/nightfuse/nightfuse/internal/redact"
+	"github.com/nightfuse/nightfuse/signature"
+)
+
+// Outcome is what a call says about the upstream.
+type Outcome uint8
+
+// The outcomes.
+const (
+	Auto    Outcome = iota // as the package guide's table says
+	Success                // it works
+	Failure                // it does not; counted
+	Fatal                  // it will not: bad key, no credit. Opens at once
+	Ignored                // nothing: about the request, or never sent
+)
+
+var outcomeNames = [...]string{Auto: "auto", Success: "success", Failure: "failure", Fatal: "fatal", Ignored: "ignored"}
+
+// String returns the outcome's name in lower case.
+func (o Outcome) String() string {
+	if int(o) < len(outcomeNames) {
+		return outcomeNames[o]
+	}
+	return fmt.Sprintf("Outcome(%d)", uint8(o))
+}
+
+// unjudged reports whether err, of a call made under ctx, says nothing about
+// the upstream.
+func unjudged(ctx context.Context, err error) bool {
+	if call.RefusedBy(err) != "" || call.NotSent(err) {
+		return true
+	}
+	kind := neterr.Of(ctx, err)
+	return kind == neterr.Canceled || kind == neterr.Bad
+}
+
+// judge is the verdict on an error.
+func judge(ctx context.Context, err error) Outcome {
+	if err == nil {
+		return Success
+	}
+	if unjudged(ctx, err) {
+		return Ignored
+	}
+	if status := modelapi.StatusOf(err); status >= 400 {
+		return judgeStatus(status)
+	}
+	return Failure
+}
+
+// judgeStatus is the verdict on an HTTP status of which no more is known.
+func judgeStatus(status int) Outcome {
+	switch status {
+	case http.StatusUnauthorized, http.StatusPaymentRequired:
+		return Fatal
+	case http.StatusForbidden, http.StatusRequestTimeout, http.StatusTooEarly, http.StatusTooManyRequests:
+		return Failure
+	case http.StatusNotImplemented, http.StatusHTTPVersionNotSupported:
+		return Ignored
+	}
+	switch {
+	case status >= 500:
+		return Failure
+	case status >= 400:
+		return Ignored
+	}
+	return Success
+}
+
+// judgeAnswer is the verdict on an answer that has ended.
+func judgeAnswer(ctx context.Context, v modelapi.Verdict) Result {
+	r := Result{Err: v.Err, Wait: v.Wait}
+	if v.Err != nil && v.Status < 400 {
+		// A stream that died. The caller's cancel is no verdict.
+		r.Outcome = judge(ctx, v.Err)
+		return r
+	}
+	if v.Status >= 400 || v.Inner != 0 || v.Class == modelapi.Empty {
+		r.Err = &answerError{v}
+	}
+	switch v.Class {
+	case modelapi.OK:
+		r.Outcome = Success
+	case modelapi.RateLimited, modelapi.Overloaded, modelapi.Timeout, modelapi.Empty:
+		r.Outcome = Failure
+	case modelapi.Quota:
+		r.Outcome = Fatal
+	case modelapi.QuotaPerDay:
+		r.Outcome, r.daily = Failure, true
+	case modelapi.Auth:
+		r.Outcome = Fatal
+		if v.Effective() == http.StatusForbidden {
+			r.Outcome = Failure
+		}
+	case modelapi.Truncated, modelapi.Refused:
+		r.Outcome = Ignored
+	case modelapi.BadRequest, modelapi.ServerError:
+		r.Outcome = judgeStatus(v.Effective())
+		if r.Outcome == Success { // a verdict that stands in a body without a number
+			r.Outcome = Ignored
+			if v.Class == modelapi.ServerError {
+				r.Outcome = Failure
+			}
+		}
+	default: // closed before it could be judged
+		r.Outcome = judgeStatus(v.Effective())
+	}
+	if r.Outcome == Failure || r.Outcome == Fatal {
+		if r.Err == nil {
+			r.Err = &answerError{v}
+		}
+	}
+	return r
+}
+
+// answerError is an answer as an error, for its signature and its text.
+type answerError struct{ v modelapi.Verdict }
+
+func (e *answerError) Error() string {
+	text := fmt.Sprintf("status %d", e.v.Effective())
+	if e.v.Class == modelapi.Empty {
+		text += ": empty answer"
+	}
+	if e.v.Code != "" {
+		text += ": " + e.v.Code
+	}
+	if e.v.Text != "" {
+		text += ": " + e.v.Text
+	}
+	return text
+}
+
+// StatusCode is the status the answer stands for.
+func (e *answerError) StatusCode() int { return e.v.Effective() }
+
+// sign is the signature a failure is counted under.
+func sign(r Result) signature.ID {
+	if r.Signature != "" || r.Err == nil {
+		return r.Signature
+	}
+	return signature.Of(r.Err)
+}
+
+// maxReason bounds the text of a failure in the stored state.
+const maxReason = 200
+
+// reason is a failure as people read it, without secrets.
+func reason(r Result) string {
+	if r.Err == nil {
+		return "no reason given"
+	}
+	return redact.Err(r.Err, maxReason)
+}
+
+// hint is how long a failure asks to wait.
+func hint(r Result, now time.Time) time.Duration {
+	if r.Wait > 0 || r.Err == nil {
+		return r.Wait
+	}
+	if at, ok := call.RetryAt(r.Err); ok {
+		return at.Sub(now)
+	}
+	return 0
+}

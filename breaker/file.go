@@ -1,0 +1,174 @@
+package breaker
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"path/filepath"
+	"strings"
+	"sync"
+
+	"github.com/nightfuse/nightfuse/internal/durable"
+)
+
+// File returns a Store of small JSON files in dir, which is made when it is
+// missing: one NAME.json per breaker, replaced as a whole, to read, to archive
+// or, while no program uses it, to delete; and one NAME.lock, which stays. In
+// names every byte but a-z, 0-9, '-' and '_' is written as %xx. Goroutines and
+// processes of one host share it safely; keep it on a local disk. It is a
+// Sequencer.
+func File(dir string) (Store, error) { return openFiles(nil, dir) }
+
+func openFiles(fsys durable.FS, dir string) (*files, error) {
+	if fsys == nil {
+		fsys = durable.OS
+	}
+	if dir == "" {
+		return nil, errors.New("breaker: File needs a folder")
+	}
+	if err := fsys.MkdirAll(dir, 0o700); err != nil {
+		return nil, fmt.Errorf("breaker: make the state folder: %w", err)
+	}
+	return &files{fs: fsys, dir: dir, open: map[string]*stateFile{}}, nil
+}
+
+type files struct {
+	fs  durable.FS
+	dir string
+
+	mu   sync.Mutex
+	open map[string]*stateFile
+}
+
+// stateFile is one name. The lock file's content is the sequence number: it is
+// written in place, so an open file sees it change.
+type stateFile struct {
+	path string // of the JSON
+	lock *durable.Lock
+
+	mu  sync.Mutex
+	buf [8]byte // for Seq, which would else allocate it
+}
+
+func (s *files) Update(ctx context.Context, name string, fn func([]byte) ([]byte, error)) (err error) {
+	if err := checkName(name); err != nil {
+		return err
+	}
+	f, err := s.file(name)
+	if err != nil {
+		return err
+	}
+	if err := f.lock.Lock(ctx); err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, f.lock.Unlock()) }()
+
+	old, err := durable.ReadFile(s.fs, f.path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		old = nil
+	case err != nil:
+		return fmt.Errorf("breaker: read state: %w", err)
+	case old == nil:
+		old = []byte{} // an empty file is not a missing one
+	}
+	// fn may keep nothing, but it may change what it is given.
+	now, err := fn(bytes.Clone(old))
+	if err != nil {
+		return err
+	}
+	if now == nil || (old != nil && bytes.Equal(now, old)) {
+		return nil
+	}
+	if err := checkValue(now); err != nil {
+		return err
+	}
+	// The number first: whoever sees it too early waits for the lock, but who
+	// saw it too late would miss the write of a process that was killed.
+	if err := f.raise(); err != nil {
+		return fmt.Errorf("breaker: write state: %w", err)
+	}
+	if err := durable.WriteFile(s.fs, f.path, now, 0o600); err != nil {
+		return fmt.Errorf("breaker: write state: %w", err)
+	}
+	return nil
+}
+
+// Seq reads the sequence number, in one system call.
+func (s *files) Seq(name string) (uint64, error) {
+	f, err := s.file(name)
+	if err != nil {
+		return 0, err
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.number(f.buf[:])
+}
+
+// file opens the lock file of a name once.
+func (s *files) file(name string) (*stateFile, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if f, ok := s.open[name]; ok {
+		return f, nil
+	}
+	path := filepath.Join(s.dir, escape(name))
+	lock, err := durable.OpenLock(s.fs, path+".lock")
+	if err != nil {
+		return nil, fmt.Errorf("breaker: %w", err)
+	}
+	f := &stateFile{path: path + ".json", lock: lock}
+	s.open[name] = f
+	return f, nil
+}
+
+// number reads the sequence number; a new lock file is empty and means 0.
+func (f *stateFile) number(buf []byte) (uint64, error) {
+	n, err := f.lock.File().ReadAt(buf, 0)
+	if err != nil && !errors.Is(err, io.EOF) {
+		return 0, fmt.Errorf("breaker: read sequence number: %w", err)
+	}
+	if n < len(buf) {
+		return 0, nil
+	}
+	return binary.LittleEndian.Uint64(buf), nil
+}
+
+func (f *stateFile) raise() error {
+	var buf [8]byte
+	n, err := f.number(buf[:])
+	if err != nil {
+		return err
+	}
+	binary.LittleEndian.PutUint64(buf[:], n+1)
+	_, err = f.lock.File().WriteAt(buf[:], 0)
+	return err
+}
+
+// maxFileName leaves room for ".json" and for file systems with 255 bytes.
+const maxFileName = 200
+
+// escape returns a file name for a breaker's name, distinct also where case
+// does not count.
+func escape(name string) string {
+	var out strings.Builder
+	for i := range len(name) {
+		switch c := name[i]; {
+		case 'a' <= c && c <= 'z', '0' <= c && c <= '9', c == '-', c == '_':
+			out.WriteByte(c)
+		default:
+			fmt.Fprintf(&out, "%%%02x", c)
+		}
+	}
+	if out.Len() <= maxFileName {
+		return out.String()
+	}
+	sum := sha256.Sum256([]byte(name))
+	return out.String()[:maxFileName-33] + "~" + hex.EncodeToString(sum[:16])
+}
