@@ -38,7 +38,7 @@ func flockCall(f *os.File, how int) error {
 			}
 		}
 	}); cerr != nil {
-		return cerr
+		return os.ErrClosed // the only error of Control
 	}
 	return err
 }

@@ -75,7 +75,7 @@ func rangeCall(f *os.File, call func(h uintptr, at *syscall.Overlapped) (uintptr
 	if cerr := conn.Control(func(h uintptr) {
 		r, err = call(h, &syscall.Overlapped{OffsetHigh: lockOffsetHigh})
 	}); cerr != nil {
-		return 0, cerr
+		return 0, os.ErrClosed // the only error of Control
 	}
 	return r, err
 }

@@ -10,50 +10,58 @@ import (
 	"github.com/nightfuse/nightfuse/internal/durable/durabletest"
 )
 
-// process is one process of a night: a Slots on the shared disk that suffers
-// faults and is started again after a kill.
+// night is the time between two power cuts, in steps of the file system.
+type night struct {
+	disk *durabletest.Disk
+	rng  *rand.Rand
+	left int // steps until the power goes
+}
+
+// process is one process of a night: its slots on the shared disk, opened when
+// they are first used.
 type process struct {
 	faults *durabletest.Faults
 	slots  *durable.Slots
 }
 
-func start(disk *durabletest.Disk, rng *rand.Rand) *process {
-	p := &process{}
-	p.faults = &durabletest.Faults{FS: disk, Hook: func(op durabletest.Op) (int, error) {
+// start starts a process, which is killed at a random step or by the power cut,
+// and whose writes and syncs fail now and then.
+func (n *night) start() *process {
+	hook := func(op durabletest.Op) (int, error) {
 		keep := 0
 		if op.Size > 0 {
-			keep = rng.IntN(op.Size + 1)
+			keep = n.rng.IntN(op.Size + 1)
 		}
-		switch roll := rng.IntN(100); {
-		case roll == 0:
+		n.left--
+		switch roll := n.rng.IntN(200); {
+		case n.left <= 0 || roll == 0:
 			return durabletest.KillNow(keep)
-		case roll < 6 && (op.Kind == "write" || op.Kind == "sync"):
+		case roll < 30 && (op.Kind == "write" || op.Kind == "sync"):
 			return keep, errors.New("injected")
 		}
 		return 0, nil
-	}}
-	return p
+	}
+	return &process{faults: &durabletest.Faults{FS: n.disk, Hook: hook}}
 }
 
-// nights runs n nights of two processes with kills, failed writes and failed
-// syncs, each ended by a power cut, and counts those whose morning finds no
-// readable value, or an older one than was acknowledged.
-func nights(t *testing.T, seed uint64, n int, naive bool) (unreadable, lost, updates int) {
+// nights runs two processes through count nights and counts the mornings that
+// find no readable value, or an older one than was acknowledged.
+func nights(t *testing.T, seed uint64, count int, naive bool) (unreadable, lost, updates int) {
 	rng := rand.New(rand.NewPCG(seed, 2))
 	var disk *durabletest.Disk
 	var acked uint64
-	for night := range n {
-		if night%10 == 0 {
+	for i := range count {
+		if i%10 == 0 {
 			disk, acked = durabletest.NewDisk(rng.Uint64()), 0
 		}
-		procs := [2]*process{start(disk, rng), start(disk, rng)}
-		for range 1 + rng.IntN(12) {
-			i := rng.IntN(2)
-			p := procs[i]
-			got, err := p.increment(t, naive, rng.IntN(3*durabletest.Sector))
+		n := &night{disk: disk, rng: rng, left: 1 + rng.IntN(300)}
+		procs := [2]*process{n.start(), n.start()}
+		for n.left > 0 {
+			p := rng.IntN(2)
+			got, err := procs[p].increment(t, naive, rng.IntN(3*durabletest.Sector))
 			switch {
 			case errors.Is(err, durabletest.ErrKilled):
-				procs[i] = start(disk, rng)
+				procs[p] = n.start()
 			case err == nil:
 				updates++
 				acked = max(acked, got)
@@ -69,7 +77,7 @@ func nights(t *testing.T, seed uint64, n int, naive bool) (unreadable, lost, upd
 		data, _, err := slots.Read(t.Context())
 		got, nerr := number(data)
 		if err = errors.Join(err, nerr, slots.Close()); err != nil {
-			t.Fatalf("seed %d, night %d: %v", seed, night, err)
+			t.Fatalf("seed %d, night %d: %v", seed, i, err)
 		}
 		if got < acked {
 			lost++
@@ -122,29 +130,29 @@ func TestPowerCutsBreakNaiveSlots(t *testing.T) {
 func TestWriteFileSurvivesPowerCuts(t *testing.T) {
 	t.Parallel()
 	rng := rand.New(rand.NewPCG(7, 7))
-	for night := range 3000 {
-		disk := durabletest.NewDisk(rng.Uint64())
-		p := start(disk, rng)
+	for i := range 3000 {
+		n := &night{disk: durabletest.NewDisk(rng.Uint64()), rng: rng, left: 1 + rng.IntN(40)}
+		p := n.start()
 		var acked, tried uint64
-		for tried = 1; tried < 6; tried++ {
-			err := durable.WriteFile(p.faults, "dir/state", numberValue(tried, 2*durabletest.Sector), 0o600)
-			if errors.Is(err, durabletest.ErrKilled) {
-				break
-			}
-			if err == nil {
+		for n.left > 0 {
+			tried++
+			switch err := durable.WriteFile(p.faults, "dir/state", numberValue(tried, 2*durabletest.Sector), 0o600); {
+			case errors.Is(err, durabletest.ErrKilled):
+				p = n.start()
+			case err == nil:
 				acked = tried
 			}
 		}
-		disk.PowerCut()
+		n.disk.PowerCut()
 		var got uint64
-		data, err := durable.ReadFile(disk, "dir/state")
+		data, err := durable.ReadFile(n.disk, "dir/state")
 		if err == nil {
 			got, err = number(data)
 		} else if acked == 0 {
 			err = nil
 		}
 		if err != nil || got < acked || got > tried {
-			t.Fatalf("night %d: found %d, %v; acknowledged %d, tried %d", night, got, err, acked, tried)
+			t.Fatalf("night %d: found %d, %v; acknowledged %d, tried %d", i, got, err, acked, tried)
 		}
 	}
 }

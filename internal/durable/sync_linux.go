@@ -21,8 +21,8 @@ func datasync(f *os.File) error {
 		}
 	})
 	switch {
-	case cerr != nil:
-		return cerr
+	case cerr != nil: // the only error of Control
+		err = os.ErrClosed
 	case err == nil:
 		return nil
 	case errors.Is(err, syscall.EINVAL), errors.Is(err, errors.ErrUnsupported):
