@@ -1,0 +1,196 @@
+package modelapi
+
+import (
+	"io"
+	"strings"
+
+	"github.com/nightfuse/nightfuse/internal/redact"
+)
+
+const textLimit = 512
+
+// ending is how a body came to its end.
+type ending uint8
+
+const (
+	endNone     ending = iota
+	endEOF             // the body's own end
+	endTerminal        // the event after which nothing matters
+	endBroken          // a read error
+	endClosed          // closed before any of these
+)
+
+// judge returns what the parts of the view say together.
+func (v *View) judge() Verdict {
+	f := &v.facts
+	d := Verdict{Status: v.status, Should: v.should, Retry: v.retry, Err: v.err}
+	whole := v.mode != opaque && !f.stream && v.scan.docs > 0 && !v.scan.open()
+	d.Ended = v.end == endEOF || v.end == endTerminal || v.end == endClosed && whole
+
+	u, ok := f.usage()
+	d.Usage = u
+	d.HasUsage = ok && (f.finished || whole)
+	if !d.HasUsage && v.hasUsage {
+		d.Usage, d.HasUsage = v.usage, true
+	}
+
+	switch {
+	case v.status >= 400:
+		d.Class = classOfError(v.status, &f.err, v.amzn)
+		v.describe(&d)
+	case v.status < 200 || v.status >= 300:
+		d.Class = OK
+	default:
+		v.judgeAnswer(&d, whole)
+	}
+	return d
+}
+
+// judgeAnswer judges an answer under a 2xx.
+func (v *View) judgeAnswer(d *Verdict, whole bool) {
+	f := &v.facts
+	if f.failed {
+		d.InBody, d.Inner = true, f.err.inner()
+		d.Class = classOfError(d.Inner, &f.err, v.amzn)
+		v.describe(d)
+		return
+	}
+	seen := f.settle()
+	switch {
+	case seen == ServerError || seen == Timeout:
+		// A choice that says it came to grief, without an error object.
+		d.InBody, d.Inner, d.Class = true, 500, seen
+		if seen == Timeout {
+			d.Inner = 504
+		}
+		return
+	case seen == Refused:
+		d.Class = Refused
+		return
+	case v.end == endBroken:
+		d.Class = Truncated
+		return
+	case v.end == endEOF && v.short(whole):
+		d.Class, d.Err, d.Ended, d.HasUsage = Truncated, io.ErrUnexpectedEOF, false, false
+		return
+	case seen == Truncated:
+		d.Class = Truncated
+		return
+	}
+	switch {
+	case v.unreadable:
+		d.Class = Unjudged
+	case v.end == endEOF && v.blank():
+		d.Class = Empty
+	case whole || v.end == endEOF || v.end == endTerminal:
+		d.Class = OK
+		if f.chat && !f.pending {
+			d.Class = seen
+		}
+	case v.end == endClosed:
+		d.Class = OK
+	}
+}
+
+// short reports whether a body that came to a clean end is not all there: JSON
+// that is still open, or a stream of a known shape without its end. Transfers
+// delimited by the end of the connection break off like that.
+func (v *View) short(whole bool) bool {
+	if v.mode == opaque {
+		return false
+	}
+	if v.facts.stream {
+		return v.scan.open() || v.facts.chat && !v.facts.finished
+	}
+	return v.scan.open()
+}
+
+// blank reports whether a body that should hold an answer holds nothing.
+func (v *View) blank() bool {
+	return v.answers && (v.mode == undecided || v.scan.docs == 0 && v.mode == events && !v.sse.plain)
+}
+
+// settle returns the class of the choices: of the best one, since with several
+// asked for a good one can be used. For what is no model's answer it tells only
+// what a finish reason says.
+func (f *facts) settle() Class {
+	best := Unjudged
+	for i := range f.slots {
+		s := &f.slots[i]
+		if i > 0 && !s.used {
+			continue
+		}
+		c := s.class()
+		if i == 0 && !s.used && c == Empty && f.slots[1].used {
+			continue
+		}
+		if c == OK {
+			return OK
+		}
+		if best == Unjudged {
+			best = c
+		}
+	}
+	if best == Empty && f.blocked {
+		return Refused
+	}
+	return best
+}
+
+func (s *slot) class() Class {
+	switch s.fin {
+	case finRefused:
+		return Refused
+	case finLength:
+		return Truncated
+	case finError:
+		return ServerError
+	case finTimeout:
+		return Timeout
+	case finLoad:
+		return OK
+	}
+	switch {
+	case s.content:
+		return OK
+	case s.refusal:
+		return Refused
+	}
+	return Empty
+}
+
+// describe fills in what the server says of an error.
+func (v *View) describe(d *Verdict) {
+	e := &v.facts.err
+	d.Code = cut(redact.Text(e.name(v.amzn)), wordLimit)
+	text := e.text
+	if text == "" && v.status >= 400 {
+		text = plainText(v.head)
+	}
+	d.Text = cut(redact.Text(strings.ToValidUTF8(text, "\ufffd")), textLimit)
+	d.Wait, d.Waits = v.wait, v.waits
+	if !d.Waits && e.delay != "" {
+		d.Wait, d.Waits = decimal(strings.TrimSuffix(e.delay, "s"), 1e9)
+	}
+}
+
+// plainText returns what an error page says: the title of HTML, or the first
+// line of plain text. JSON without a message says nothing.
+func plainText(head []byte) string {
+	text := strings.TrimSpace(string(head))
+	if text == "" || text[0] == '{' || text[0] == '[' {
+		return ""
+	}
+	if text[0] == '<' {
+		lower := strings.ToLower(text)
+		i := strings.Index(lower, "<title>")
+		if i < 0 {
+			return ""
+		}
+		text = text[i+len("<title>"):]
+		text, _, _ = strings.Cut(text, "<")
+		return strings.TrimSpace(text)
+	}
+	text, _, _ = strings.Cut(text, "\n")
+	return strings.TrimSpace(text)
+}

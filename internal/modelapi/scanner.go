@@ -1,0 +1,339 @@
+package modelapi
+
+import (
+	"unicode"
+	"unicode/utf8"
+)
+
+const (
+	maxDepth = 24 // deeper than any place in the tables
+	keyLimit = 32 // longer than any key in the tables
+)
+
+type frame struct {
+	node  node
+	array bool
+}
+
+// scanner reads JSON as it comes, byte by byte: it tracks depth and strings,
+// and keeps nothing but the values its tables name. It is lenient, since it
+// must not judge what it passes on: what is not JSON leads nowhere.
+type scanner struct {
+	facts *facts
+
+	depth int // frames in stack
+	skip  int // containers open below the last frame that mean nothing
+	cur   node
+
+	wantKey  bool
+	inString bool
+	inWord   bool // a number or literal whose value is kept
+	isKey    bool
+	keep     keep
+
+	esc   uint8 // 1 after a backslash, 2 to 5 before that many less one hex digits
+	hex   rune
+	text  bool // the string in hand has text in it
+	nutf  uint8
+	utf   [utf8.UTFMax]byte
+	stack [maxDepth]frame
+	small [wordLimit]byte
+	nbuf  int
+	long  []byte
+
+	docs int // documents completed at the top
+}
+
+// reset forgets a document that did not come to its end.
+func (s *scanner) reset() {
+	s.depth, s.skip, s.cur = 0, 0, s.facts.root
+	s.wantKey, s.inString, s.inWord = false, false, false
+	s.esc, s.nutf = 0, 0
+}
+
+// open reports whether a document has begun and not ended.
+func (s *scanner) open() bool { return s.depth > 0 || s.skip > 0 || s.inString }
+
+// write scans b. It stops early once the facts say that the answer has ended.
+func (s *scanner) write(b []byte) {
+	for i := 0; i < len(b); {
+		switch {
+		case s.inString:
+			i += s.str(b[i:])
+		case s.skip > 0:
+			i += s.skipped(b[i:])
+		default:
+			c := b[i]
+			if s.inWord {
+				if isWord(c) {
+					s.add(c)
+					i++
+					continue
+				}
+				s.endWord()
+			}
+			i++
+			switch c {
+			case '"':
+				s.startString()
+			case '{', '[':
+				s.push(c == '[')
+			case '}', ']':
+				s.pop()
+				if s.facts.terminal {
+					return
+				}
+			case ',':
+				s.comma()
+			case ':':
+				s.wantKey = false
+			default:
+				if s.depth > 0 && !s.wantKey && keeps[s.cur] >= keepWord && isWord(c) {
+					s.inWord, s.keep = true, keepWord
+					s.nbuf, s.long = 0, s.long[:0]
+					s.add(c)
+				}
+			}
+		}
+	}
+}
+
+func isWord(c byte) bool {
+	return '0' <= c && c <= '9' || 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || c == '-' || c == '+' || c == '.'
+}
+
+func (s *scanner) startString() {
+	s.inString, s.text, s.nutf = true, false, 0
+	s.nbuf, s.long = 0, s.long[:0]
+	s.isKey = s.wantKey
+	switch {
+	case s.isKey:
+		s.keep = keepWord
+	case s.depth == 0 || s.skip > 0:
+		s.keep = keepNone
+	default:
+		s.keep = keeps[s.cur]
+	}
+}
+
+// skipped passes over a container that means nothing, up to its end or the
+// next string.
+func (s *scanner) skipped(b []byte) int {
+	for i, c := range b {
+		switch c {
+		case '"':
+			s.inString, s.isKey, s.keep = true, false, keepNone
+			return i + 1
+		case '{', '[':
+			s.skip++
+		case '}', ']':
+			if s.skip--; s.skip == 0 {
+				return i + 1
+			}
+		}
+	}
+	return len(b)
+}
+
+// str passes over the inside of a string.
+func (s *scanner) str(b []byte) int {
+	for i := 0; i < len(b); i++ {
+		c := b[i]
+		if s.esc > 0 {
+			s.escaped(c)
+			continue
+		}
+		switch s.keep {
+		case keepNone:
+			for c != '"' && c != '\\' {
+				if i++; i == len(b) {
+					return i
+				}
+				c = b[i]
+			}
+		case keepText:
+			if c != '"' && c != '\\' {
+				s.look(c)
+				continue
+			}
+		default:
+			if c != '"' {
+				s.add(c)
+			}
+		}
+		switch c {
+		case '\\':
+			s.endRune()
+			s.esc = 1
+		case '"':
+			s.endString()
+			return i + 1
+		}
+	}
+	return len(b)
+}
+
+// look asks whether c is text. White space is none, in any script.
+func (s *scanner) look(c byte) {
+	switch {
+	case c >= utf8.RuneSelf:
+		s.utf[s.nutf] = c
+		if s.nutf++; !utf8.FullRune(s.utf[:s.nutf]) {
+			return
+		}
+		s.endRune()
+	case s.nutf > 0, c > ' ':
+		s.found()
+	}
+}
+
+// endRune decides about bytes of a character that are left.
+func (s *scanner) endRune() {
+	if s.nutf == 0 {
+		return
+	}
+	r, _ := utf8.DecodeRune(s.utf[:s.nutf])
+	s.nutf = 0
+	if !blank(r) {
+		s.found()
+	}
+}
+
+func (s *scanner) found() {
+	s.text, s.keep, s.nutf = true, keepNone, 0
+}
+
+// blank reports whether r shows nothing.
+func blank(r rune) bool {
+	return unicode.IsSpace(r) || r < ' ' || r == '\u200b' || r == '\u200c' || r == '\u200d' || r == '\u2060' || r == '\ufeff'
+}
+
+// escaped takes one byte of an escape sequence.
+func (s *scanner) escaped(c byte) {
+	if s.keep >= keepWord {
+		s.add(c)
+	}
+	if s.esc > 1 {
+		if d, ok := hexDigit(c); ok {
+			s.hex = s.hex<<4 | d
+		}
+		if s.esc--; s.esc == 1 {
+			s.esc = 0
+			if s.keep == keepText && !blank(s.hex) {
+				s.found()
+			}
+		}
+		return
+	}
+	if c == 'u' {
+		s.esc, s.hex = 5, 0
+		return
+	}
+	s.esc = 0
+	if s.keep == keepText && (c == '"' || c == '\\' || c == '/') {
+		s.found()
+	}
+}
+
+func hexDigit(c byte) (rune, bool) {
+	switch {
+	case '0' <= c && c <= '9':
+		return rune(c - '0'), true
+	case 'a' <= c && c <= 'f':
+		return rune(c-'a') + 10, true
+	case 'A' <= c && c <= 'F':
+		return rune(c-'A') + 10, true
+	}
+	return 0, false
+}
+
+// add keeps one byte of the value in hand, up to its limit.
+func (s *scanner) add(c byte) {
+	if s.keep == keepLong {
+		if len(s.long) < longLimit {
+			s.long = append(s.long, c)
+		}
+		return
+	}
+	if s.nbuf < len(s.small) {
+		s.small[s.nbuf] = c
+		s.nbuf++
+	}
+}
+
+func (s *scanner) endString() {
+	s.endRune()
+	s.inString = false
+	switch {
+	case s.isKey:
+		s.isKey = false
+		s.cur = nSkip
+		if s.nbuf <= keyLimit {
+			s.cur = next[s.stack[s.depth-1].node][string(s.small[:s.nbuf])]
+		}
+	case s.depth == 0 || s.skip > 0:
+	default:
+		switch keeps[s.cur] {
+		case keepText:
+			if s.text {
+				s.facts.text(s.cur)
+			}
+		case keepWord:
+			s.facts.word(s.cur, s.small[:s.nbuf], true)
+		case keepLong:
+			s.facts.word(s.cur, s.long, true)
+		}
+	}
+}
+
+func (s *scanner) endWord() {
+	s.inWord = false
+	s.facts.word(s.cur, s.small[:s.nbuf], false)
+}
+
+func (s *scanner) push(array bool) {
+	if s.wantKey {
+		// Not JSON: a container where a key belongs leads nowhere.
+		s.cur = nSkip
+	}
+	if s.depth == 0 {
+		s.cur = s.facts.root
+	}
+	if s.cur == nSkip || s.depth == maxDepth {
+		s.skip = 1
+		return
+	}
+	s.stack[s.depth] = frame{s.cur, array}
+	s.depth++
+	s.wantKey = !array
+	s.facts.open(s.cur, array)
+}
+
+func (s *scanner) pop() {
+	if s.depth == 0 {
+		return
+	}
+	s.depth--
+	f := s.stack[s.depth]
+	if s.depth == 0 {
+		s.docs++
+	}
+	if !f.array {
+		s.facts.close(f.node)
+	}
+	s.comma()
+	s.wantKey = false
+}
+
+// comma gets ready for the next key or element.
+func (s *scanner) comma() {
+	if s.depth == 0 {
+		return
+	}
+	f := s.stack[s.depth-1]
+	s.wantKey = !f.array
+	s.cur = nSkip
+	if f.array {
+		s.cur = f.node
+	}
+}

@@ -1,0 +1,253 @@
+package modelapi
+
+import (
+	"io"
+	"net/http"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/nightfuse/nightfuse/internal/call"
+)
+
+// headLimit is how much of a body's begin a view keeps.
+const headLimit = 8 << 10
+
+// mode is how a body is read.
+type mode uint8
+
+const (
+	undecided mode = iota // its first byte decides
+	documents             // JSON
+	events                // server-sent events
+	opaque                // neither: it passes
+)
+
+// View is the one bounded, memoised look at a response that all guards of a
+// call share. Its methods are safe for concurrent use.
+type View struct {
+	status     int
+	streaming  bool
+	unreadable bool // compressed or binary: the body says nothing to us
+	answers    bool // by its headers the body is JSON or events
+	length     int64
+	wait       time.Duration
+	waits      bool
+	should     bool
+	retry      bool
+	amzn       string
+	usage      Usage // of the headers
+	hasUsage   bool
+
+	body    body
+	holding sync.Mutex // one Hold at a time
+
+	mu    sync.Mutex // all below, never held across a read or a hook
+	mode  mode
+	scan  scanner
+	sse   sse
+	facts facts
+	head  []byte
+	total int64
+	end   ending
+	err   error
+	final Verdict
+	ends  []func(Verdict)
+	few   [3]func(Verdict) // what ends starts on
+}
+
+// Watch returns the view of resp: the one that an inner transport has already
+// made for this attempt (known by resp's body, or through box when a foreign
+// wrapper has replaced it), else a new one, for which it wraps resp.Body. Bytes
+// pass through it unchanged and as they come. now is the time the response's
+// hints count from. box may be nil. The body of a 101 stays as it is, and a
+// response without a body has come to its end at once.
+func Watch(box *call.Box, resp *http.Response, now time.Time) *View {
+	if b, ok := resp.Body.(*body); ok {
+		return b.view
+	}
+	var attempt *call.Attempt
+	if box != nil {
+		attempt = box.Attempt
+	}
+	if attempt != nil {
+		// Another status is another answer, which a wrapper in between has made
+		// up or fetched by itself.
+		if v, ok := attempt.View().(*View); ok && v.status == resp.StatusCode {
+			return v
+		}
+	}
+	v := newView(resp, now)
+	switch {
+	case resp.StatusCode == http.StatusSwitchingProtocols:
+		v.mode = opaque
+		v.finish(endEOF, nil)
+	case resp.Body == nil, resp.Body == http.NoBody, resp.StatusCode == http.StatusNoContent,
+		resp.StatusCode == http.StatusNotModified, resp.Request != nil && resp.Request.Method == http.MethodHead:
+		if resp.Body == nil {
+			resp.Body = http.NoBody
+		}
+		v.answers = v.answers && resp.StatusCode == http.StatusOK && (resp.Request == nil || resp.Request.Method != http.MethodHead)
+		v.finish(endEOF, nil)
+	default:
+		v.body = body{view: v, inner: resp.Body}
+		resp.Body = &v.body
+	}
+	if attempt != nil {
+		attempt.AddView(v)
+	}
+	return v
+}
+
+func newView(resp *http.Response, now time.Time) *View {
+	h := resp.Header
+	v := &View{status: resp.StatusCode, length: resp.ContentLength, amzn: h.Get("X-Amzn-Errortype")}
+	v.facts.root = nRoot
+	v.scan.facts = &v.facts
+	v.ends = v.few[:0]
+	if s := h.Get("X-Should-Retry"); s != "" {
+		v.should, v.retry = true, strings.EqualFold(strings.TrimSpace(s), "true")
+	}
+	if v.status >= 400 {
+		v.wait, v.waits = ParseHint(h, now)
+	} else {
+		// The axes of a good answer ask for nothing. An error in its body may
+		// still come with a Retry-After.
+		v.wait, v.waits = askedWait(h, now)
+		v.usage, v.hasUsage = headerUsage(h)
+	}
+	kind, _, _ := strings.Cut(h.Get("Content-Type"), ";")
+	kind = strings.ToLower(strings.TrimSpace(kind))
+	switch {
+	case kind == "text/event-stream":
+		v.mode, v.streaming, v.answers = events, true, true
+	case kind == "application/vnd.amazon.eventstream":
+		v.mode, v.streaming, v.unreadable = opaque, true, true
+	case strings.HasSuffix(kind, "ndjson"), strings.HasSuffix(kind, "jsonl"), kind == "application/stream+json":
+		v.streaming, v.answers = true, true
+	case strings.HasSuffix(kind, "json"):
+		v.answers = true
+	case kind != "" && !strings.HasPrefix(kind, "text/"):
+		v.mode = opaque
+	}
+	if e := h.Get("Content-Encoding"); e != "" && !strings.EqualFold(e, "identity") {
+		v.mode, v.unreadable, v.answers = opaque, true, false
+	}
+	v.facts.stream = v.streaming
+	return v
+}
+
+// Verdict returns what is known so far. After the end of the body it is final.
+func (v *View) Verdict() Verdict {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if v.end != endNone {
+		return v.final
+	}
+	return v.judge()
+}
+
+// OnEnd has f called once with the final verdict, when the answer ends: at the
+// terminal event of a stream, EOF, a read error or Close, whichever is first.
+// Functions run in the order they were given, on the goroutine that reads or
+// closes, before that Read or Close returns; at once if the end has passed. When
+// one panics the others still run, and the panic goes on.
+func (v *View) OnEnd(f func(Verdict)) {
+	v.mu.Lock()
+	if v.end == endNone {
+		v.ends = append(v.ends, f)
+		v.mu.Unlock()
+		return
+	}
+	final := v.final
+	v.mu.Unlock()
+	f(final)
+}
+
+// Streaming reports whether the answer is a stream by its Content-Type.
+func (v *View) Streaming() bool { return v.streaming }
+
+// Head returns the first bytes of the body as far as they were seen, at most
+// 8 KiB. It must not be modified.
+func (v *View) Head() []byte {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return v.head[:len(v.head):len(v.head)]
+}
+
+// see takes bytes that pass, and reports whether they hold the event that ends
+// the answer.
+func (v *View) see(b []byte) (terminal bool) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.total += int64(len(b))
+	if n := min(len(b), headLimit-len(v.head)); n > 0 {
+		v.head = append(v.head, b[:n]...)
+	}
+	if v.end != endNone {
+		return false
+	}
+	switch v.mode {
+	case undecided:
+		v.decide(b)
+	case documents:
+		v.scan.write(b)
+	case events:
+		v.sse.write(&v.scan, b)
+	}
+	return v.facts.terminal
+}
+
+// decide tells JSON by its first byte, whatever the body is called.
+func (v *View) decide(b []byte) {
+	for i, c := range b {
+		switch c {
+		case ' ', '\t', '\r', '\n', 0xef, 0xbb, 0xbf: // a byte order mark may stand first
+			continue
+		case '{', '[':
+			v.mode = documents
+			v.scan.write(b[i:])
+		default:
+			v.mode = opaque
+		}
+		return
+	}
+}
+
+// finish brings the view to its end, unless it has come to one, and runs the
+// functions that wait for it.
+func (v *View) finish(end ending, err error) {
+	v.mu.Lock()
+	if v.end != endNone {
+		v.mu.Unlock()
+		return
+	}
+	v.end, v.err = end, err
+	v.final = v.judge()
+	ends, final := v.ends, v.final
+	v.ends = nil
+	v.mu.Unlock()
+	runAll(ends, final)
+}
+
+// runAll calls each f, also when one before it panics or ends the goroutine.
+func runAll(fs []func(Verdict), d Verdict) {
+	if len(fs) == 0 {
+		return
+	}
+	defer runAll(fs[1:], d)
+	fs[0](d)
+}
+
+// passed is called for everything that is read from the inner body.
+func (v *View) passed(b []byte, err error) {
+	terminal := v.see(b)
+	switch {
+	case terminal:
+		v.finish(endTerminal, nil)
+	case err == io.EOF:
+		v.finish(endEOF, nil)
+	case err != nil:
+		v.finish(endBroken, err)
+	}
+}

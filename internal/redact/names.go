@@ -1,0 +1,62 @@
+package redact
+
+import "strings"
+
+// secrecy is how surely a name means a secret.
+type secrecy int
+
+const (
+	open   secrecy = iota
+	weak           // in a URL's query, and elsewhere only with a value that looks like a key
+	strong         // wherever it stands
+)
+
+// weakNames are also everyday words of error texts ("exit code=1").
+var weakNames = map[string]bool{
+	"key": true, "code": true, "token": true, "auth": true, "sig": true, "pass": true, "session": true, "sessionid": true,
+	"credential": true, "credentials": true, "jwt": true, "assertion": true, "state": true,
+}
+
+var strongNames = map[string]bool{
+	"pwd": true, "passwd": true, "authorization": true, "proxyauthorization": true, "cookie": true, "setcookie": true,
+	"subscriptionkey": true, "ocpapimsubscriptionkey": true, "awsaccesskeyid": true, "googleaccessid": true, "keyid": true,
+}
+
+// strongEnds make a strong name of anything that ends in them.
+var strongEnds = [...]string{
+	"apikey", "accesskey", "secretkey", "privatekey", "accesskeyid", "accesstoken", "authtoken", "idtoken", "refreshtoken",
+	"sessiontoken", "securitytoken", "bearertoken", "secret", "password", "passphrase", "signature",
+}
+
+// rank returns how surely name, of a parameter or a field, means a secret.
+// Case, hyphens, underscores and dots do not matter.
+func rank(name string) secrecy {
+	if len(name) > 64 {
+		return open
+	}
+	var buf [64]byte
+	n := buf[:0]
+	for i := range len(name) {
+		c := name[i]
+		switch {
+		case c == '-' || c == '_' || c == '.':
+			continue
+		case 'A' <= c && c <= 'Z':
+			c += 'a' - 'A'
+		}
+		n = append(n, c)
+	}
+	s := string(n)
+	switch {
+	case weakNames[s]:
+		return weak
+	case strongNames[s], strings.HasPrefix(s, "xamz"), strings.HasPrefix(s, "xgoog"):
+		return strong
+	}
+	for _, end := range strongEnds {
+		if strings.HasSuffix(s, end) {
+			return strong
+		}
+	}
+	return open
+}
