@@ -39,9 +39,11 @@ type Breaker struct {
 	rec      record // what counts: the stored record and the pending events
 	base     record // as last read or written
 	pending  []event
-	flying   bool // an operation is out
-	diverged bool // rec has moved on without the store
-	granting chan struct{}
+	flying   bool          // an operation is out
+	diverged bool          // rec has moved on without the store
+	granting chan struct{} // closed when the probe on its way is decided
+	look     chan struct{} // closed when the look in hand is done
+	slowLook bool          // the look in hand has taken too long to wait for
 	retryAt  time.Time
 	backoff  time.Duration
 	reported bool
@@ -147,7 +149,8 @@ func (b *Breaker) admitSlowly(ctx context.Context, p *Permit) error {
 		b.mu.Unlock()
 		return nil
 	}
-	if eff.changed {
+	if eff.repair {
+		ev.kind = evRepair
 		b.commit(ev)
 	}
 	err := b.refuse(p)

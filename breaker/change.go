@@ -23,6 +23,9 @@ type Change struct {
 // report queues a change that was just installed. The lock is held.
 func (b *Breaker) report(from State, ev event, remote bool) {
 	ph := b.phase.Load()
+	if from == HalfOpen && ph.state == HalfOpen {
+		return // the slot is free again, or has gone to another caller
+	}
 	c := Change{Name: b.cfg.Name, From: from, To: ph.state, At: ev.now, Reason: b.rec.Reason, Signature: b.rec.Signature, Remote: remote}
 	if ph.err != nil {
 		c.Until = ph.err.Until

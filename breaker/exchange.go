@@ -20,7 +20,8 @@ const (
 // One goroutine at a time is in the store: whoever holds the lane. Everybody
 // else goes on from memory, except one caller that may wait for the lane to
 // have a probe granted, and those who called Trip or Reset. Results that arrive
-// meanwhile are pending, and the lane's holder takes them along.
+// meanwhile are pending, and the lane's holder takes them along. A context that
+// is given to the store is never the caller's own.
 
 var (
 	errDown  = errors.New("breaker: the store failed a moment ago and is left alone")
@@ -29,8 +30,9 @@ var (
 
 // exchanged is what one operation found and did.
 type exchanged struct {
-	rec record
-	eff effect
+	rec   record
+	eff   effect
+	wrote bool
 }
 
 // fresh reports whether what is known need not be read again now.
@@ -66,14 +68,43 @@ func (b *Breaker) refresh(ctx context.Context) {
 	if b.private || b.fresh() {
 		return
 	}
+	b.mu.Lock()
 	if !b.enter(nil) {
+		b.mu.Unlock()
+		b.awaitLook()
 		return
 	}
-	ctx, cancel := b.detached(ctx)
-	_, _ = b.exchange(ctx, nil)
+	look := make(chan struct{})
+	b.look, b.slowLook = look, false
+	b.mu.Unlock()
+	op, cancel := b.detached(ctx)
+	_, _ = b.exchange(op, nil)
 	cancel()
+	b.mu.Lock()
+	b.look = nil
+	b.mu.Unlock()
+	close(look)
 	<-b.lane
 	b.drain(ctx)
+}
+
+// awaitLook waits a moment for another caller's look at a store whose number
+// says that somebody has written: what is in memory is then known to be old. A
+// look that takes longer holds nobody up again.
+func (b *Breaker) awaitLook() {
+	b.mu.Lock()
+	look, wait := b.look, b.numbers != nil && !b.slowLook
+	b.mu.Unlock()
+	if look == nil || !wait {
+		return
+	}
+	select {
+	case <-look:
+	case <-realClock{}.After(b.cfg.StoreTimeout / 10):
+		b.mu.Lock()
+		b.slowLook = b.look == look
+		b.mu.Unlock()
+	}
 }
 
 // drain writes what is pending unless somebody else is in the store, who will.
@@ -85,8 +116,8 @@ func (b *Breaker) drain(ctx context.Context) {
 		if !due || !b.enter(nil) {
 			return
 		}
-		ctx, cancel := b.detached(ctx)
-		_, _ = b.exchange(ctx, nil)
+		op, cancel := b.detached(ctx)
+		_, _ = b.exchange(op, nil)
 		cancel()
 		<-b.lane
 	}
@@ -171,9 +202,16 @@ func (b *Breaker) exchange(ctx context.Context, ev *event) (effect, error) {
 				did.changed = did.changed || eff.changed
 				s, eff = next, did
 			}
-			return exchanged{s, eff}
+			return exchanged{rec: s, eff: eff}
 		}
 		out, err = b.run(ctx, func(ctx context.Context) (exchanged, error) { return b.update(ctx, mine.Epoch, apply) })
+	}
+
+	if out.wrote && b.numbers != nil {
+		// One step means that nobody else has written.
+		if n, err := b.numbers.Seq(b.cfg.Name); err == nil && n == seq+1 {
+			seq = n
+		}
 	}
 
 	b.mu.Lock()
@@ -368,7 +406,7 @@ func read(old []byte) (record, error) {
 
 func (b *Breaker) write(out *exchanged, old []byte, done exchanged) ([]byte, error) {
 	*out = done
-	if !done.eff.changed {
+	if out.wrote = done.eff.changed; !out.wrote {
 		return old, nil
 	}
 	return encode(b.cfg.Name, done.rec)

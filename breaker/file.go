@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"os"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -60,14 +61,15 @@ func (s *files) Update(ctx context.Context, name string, fn func([]byte) ([]byte
 	if err := checkName(name); err != nil {
 		return err
 	}
-	f, err := s.file(name)
+	f, err := s.locked(ctx, name)
 	if err != nil {
 		return err
 	}
-	if err := f.lock.Lock(ctx); err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, f.lock.Unlock()) }()
+	defer func() {
+		if uerr := f.lock.Unlock(); err == nil && uerr != nil {
+			err = fmt.Errorf("breaker: %w", uerr)
+		}
+	}()
 
 	old, err := durable.ReadFile(s.fs, f.path)
 	switch {
@@ -100,6 +102,42 @@ func (s *files) Update(ctx context.Context, name string, fn func([]byte) ([]byte
 	return nil
 }
 
+// locked returns the file of a name with its lock held.
+func (s *files) locked(ctx context.Context, name string) (*stateFile, error) {
+	for {
+		f, err := s.file(name)
+		if err != nil {
+			return nil, err
+		}
+		if err := f.lock.Lock(ctx); err != nil {
+			return nil, err
+		}
+		if !s.deleted(f) {
+			return f, nil
+		}
+		// Somebody deleted the folder under a running program. A lock on a file
+		// without a name excludes nobody, so go on with the one that has it.
+		// The old one is left to the collector: others may be waiting for it.
+		_ = f.lock.Unlock()
+		s.mu.Lock()
+		if s.open[name] == f {
+			delete(s.open, name)
+		}
+		s.mu.Unlock()
+	}
+}
+
+// deleted reports whether the lock file of f is no longer the one in the
+// folder.
+func (s *files) deleted(f *stateFile) bool {
+	mine, err := f.lock.File().Stat()
+	if err != nil || !os.SameFile(mine, mine) { // not a file of this system
+		return false
+	}
+	named, err := s.fs.Stat(f.lock.File().Name())
+	return errors.Is(err, fs.ErrNotExist) || err == nil && !os.SameFile(mine, named)
+}
+
 // Seq reads the sequence number, in one system call.
 func (s *files) Seq(name string) (uint64, error) {
 	f, err := s.file(name)
@@ -120,6 +158,9 @@ func (s *files) file(name string) (*stateFile, error) {
 	}
 	path := filepath.Join(s.dir, escape(name))
 	lock, err := durable.OpenLock(s.fs, path+".lock")
+	if errors.Is(err, fs.ErrNotExist) && s.fs.MkdirAll(s.dir, 0o700) == nil {
+		lock, err = durable.OpenLock(s.fs, path+".lock")
+	}
 	if err != nil {
 		return nil, fmt.Errorf("breaker: %w", err)
 	}

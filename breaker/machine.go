@@ -75,7 +75,8 @@ const (
 	evFailure
 	evFatal
 	evIgnored
-	evCheck // the last call that a trip waited for has ended
+	evCheck  // the last call that a trip waited for has ended
+	evRepair // somebody found the anchor in the future
 	evTrip
 	evReset
 )
@@ -123,6 +124,7 @@ type effect struct {
 	changed bool   // the record must be written
 	moved   bool   // a transition
 	stale   bool   // a result from before the last transition
+	repair  bool   // the anchor lies in the future: evRepair is due
 }
 
 // rules are the numbers of a Config that the machine needs.
@@ -184,10 +186,9 @@ func (r *rules) step(s record, e event) (record, effect) {
 		return s, effect{stale: true}
 
 	case e.kind == evAllow && s.State == Open:
-		age, repaired := s.age(&s.OpenedAt, e)
-		open := r.openFor(s)
+		age, open := s.age(s.OpenedAt, e), r.openFor(s)
 		if age < open {
-			return s, effect{changed: repaired}
+			return s, effect{repair: age < 0}
 		}
 		if age-open > r.maxCooldown {
 			s.Cooldown = 0
@@ -198,9 +199,8 @@ func (r *rules) step(s record, e event) (record, effect) {
 		if s.Probe.Token == e.token {
 			return s, effect{answer: probing} // granted already; the reply was lost
 		}
-		age, repaired := s.age(&s.Probe.GrantedAt, e)
-		if age < r.leaseFor(s) {
-			return s, effect{changed: repaired}
+		if age := s.age(s.Probe.GrantedAt, e); age < r.leaseFor(s) {
+			return s, effect{repair: age < 0}
 		}
 		return r.grant(s, e), effect{answer: probing, changed: true, moved: true}
 
@@ -219,6 +219,19 @@ func (r *rules) step(s record, e event) (record, effect) {
 			sig = s.Signature
 		}
 		return r.open(s, e, r.double(s.Cooldown), "the probe failed: "+e.reason, sig), effect{changed: true, moved: true}
+
+	case e.kind == evRepair && s.State == Open && s.age(s.OpenedAt, e) < 0:
+		// Clamping at every look alone would pin short-lived processes for as
+		// long as the clock was set back.
+		s.OpenedAt = wall(e.now)
+		return s, effect{changed: true}
+
+	case e.kind == evRepair && s.Probe.Token != "" && s.age(s.Probe.GrantedAt, e) < 0:
+		s.Probe.GrantedAt = wall(e.now)
+		return s, effect{changed: true}
+
+	case e.kind == evRepair:
+		return s, effect{}
 
 	case e.kind == evTrip && s.State == Closed:
 		return r.trip(s, e, e.reason, e.sig), effect{changed: true, moved: true}
@@ -339,19 +352,12 @@ func (s *record) clear() {
 	s.Failures, s.Counts, s.Daily, s.NotBefore = 0, nil, false, time.Time{}
 }
 
-// age is the time since an anchor of s. An anchor in the future, which a clock
-// set back leaves behind, is moved to now: clamping alone would pin short-lived
-// processes for the whole difference.
-func (s *record) age(anchor *time.Time, e event) (_ time.Duration, repaired bool) {
-	if e.seen.epoch == s.Epoch && e.seen.anchor.Equal(*anchor) && e.seen.elapsed >= 0 {
-		return e.seen.elapsed, false
+// age is the time since an anchor of s, negative when a clock was set back.
+func (s *record) age(anchor time.Time, e event) time.Duration {
+	if e.seen.epoch == s.Epoch && e.seen.anchor.Equal(anchor) && e.seen.elapsed >= 0 {
+		return e.seen.elapsed
 	}
-	age := e.now.Sub(*anchor)
-	if age < 0 {
-		*anchor = wall(e.now)
-		return 0, true
-	}
-	return age, false
+	return e.now.Sub(anchor)
 }
 
 // openFor and leaseFor bound what is stored by the longest this breaker would

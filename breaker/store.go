@@ -31,9 +31,8 @@ type Store interface {
 
 // Sequencer is a Store that can tell cheaply, in about a microsecond and
 // without leaving the host, whether anything was written under a name: the
-// number changes with every write and never comes back. A breaker over one
-// looks at it before every call, so that another process's trip is seen at
-// once.
+// number rises with every write. A breaker over one looks at it before every
+// call, so that another process's trip is seen at once.
 type Sequencer interface {
 	Seq(name string) (uint64, error)
 }
