@@ -1,0 +1,16 @@
+package retry
+
+import "time"
+
+// Clock tells the time and waits. benbjohnson's clock.New() and *clock.Mock
+// satisfy it as they are. Both methods must be safe for concurrent use.
+type Clock interface {
+	Now() time.Time
+	After(d time.Duration) <-chan time.Time
+}
+
+// wall is the real time.
+type wall struct{}
+
+func (wall) Now() time.Time                         { return time.Now() }
+func (wall) After(d time.Duration) <-chan time.Time { return time.After(d) }

@@ -1,0 +1,348 @@
+package retry
+
+import (
+	"context"
+	"net/http"
+	"time"
+
+	"github.com/nightfuse/nightfuse/internal/call"
+)
+
+// loop is one item on its way through the attempts. It belongs to one
+// goroutine at a time. In the function form it lives on the caller's stack, so
+// nothing here may keep a pointer to it.
+type loop struct {
+	r     *Retrier
+	ctx   context.Context // the caller's
+	box   *call.Box       // the first attempt's, whose Item all share
+	id    string
+	limit *call.Limit
+	out   *Outcome
+
+	start   time.Time // of the item
+	began   time.Time // of the attempt in hand
+	failed  time.Time // of the first failure
+	failing bool      // failed is set
+	held    time.Duration
+
+	calls    int  // sent
+	charged  int  // failures that count against Attempts
+	refund   bool // the last failure is charged and may turn out to be the outage's
+	onces    int  // failures of the kind once
+	dailies  int
+	owed     bool // a call of the limit is taken for the next attempt
+	owedMore bool // and a retry of the quota
+
+	req   *http.Request // nil in the function form
+	limer *limiter      // the attempt's time limit; nil when there is none
+	last  failure       // what the last call met
+	over  bool          // left or ended
+
+	notBefore time.Time // when the last answer asked to be called again
+}
+
+// begin starts the item.
+func (l *loop) begin() {
+	r := l.r
+	l.start = r.clock.Now()
+	r.stats.items.Add(1)
+	r.stats.working.Add(1)
+	if b := call.From(l.ctx); b != nil {
+		l.id, l.limit = b.ID, b.Limit
+		l.out, _ = b.Outcome.(*Outcome)
+	}
+}
+
+// leave is deferred: however the item is left, by a panic or Goexit too, what
+// it holds is given back.
+func (l *loop) leave() {
+	l.stop()
+	if l.over {
+		return
+	}
+	l.over = true
+	l.giveBack()
+	l.r.stats.working.Add(-1)
+	l.r.stats.failed.Add(1)
+}
+
+// stop ends the time limit of the attempt in hand.
+func (l *loop) stop() {
+	if l.limer != nil {
+		l.limer.release()
+		l.limer = nil
+	}
+}
+
+// attempt starts an attempt of the function form and returns its context, or
+// the item's end.
+func (l *loop) attempt() (*call.Box, error) {
+	if err := l.ready(); err != nil {
+		return nil, err
+	}
+	ctx := l.ctx
+	if d := l.r.callTimeout; d > 0 {
+		l.limer = limit(ctx, "no answer", d)
+		ctx = l.limer.ctx
+	}
+	b := l.open(ctx)
+	b.Begin(b.Item.Calls() + 1)
+	b.Item.Pass()
+	return b, nil
+}
+
+// ready checks that an attempt may start.
+func (l *loop) ready() error {
+	l.began = l.start
+	if l.failing || l.held > 0 {
+		l.began = l.r.clock.Now()
+	}
+	if l.ctx.Err() != nil {
+		return l.end(contextError(l.ctx))
+	}
+	if !l.owed {
+		if !l.limit.Take() {
+			return l.end(errLimit)
+		}
+		l.owed = true
+		l.r.cfg.Quota.pay()
+	}
+	return nil
+}
+
+// open returns the Box of the next attempt.
+func (l *loop) open(ctx context.Context) *call.Box {
+	b := call.With(ctx)
+	if l.box == nil {
+		l.box = b
+	}
+	b.Item = l.box.Item
+	b.Retried = true
+	return b
+}
+
+// sent counts the attempt in hand as a call.
+func (l *loop) sent() {
+	l.calls++
+	l.box.Item.Sent()
+	l.r.stats.calls.Add(1)
+	if l.calls > 1 {
+		l.r.stats.retries.Add(1)
+	}
+	l.owed, l.owedMore = false, false
+}
+
+// succeed ends the item well.
+func (l *loop) succeed() {
+	l.stop()
+	l.sent()
+	now := l.r.clock.Now()
+	if l.r.cfg.OnAttempt != nil {
+		l.r.cfg.OnAttempt(Attempt{ID: l.id, N: l.calls, Calls: l.calls, Start: l.began, Took: now.Sub(l.began), Request: l.req})
+	}
+	l.done(now, 1)
+}
+
+// done settles an item that succeeded; calls are those not yet in the window.
+func (l *loop) done(now time.Time, calls uint64) {
+	l.over = true
+	l.box.Item.Fail(nil)
+	l.r.stats.done.Add(1)
+	l.r.stats.working.Add(-1)
+	l.r.stats.window.end(now, true, now.Sub(l.start), calls)
+	l.out.note(l.calls, nil)
+}
+
+// fail takes the error of a function's attempt, waits, and returns nil for
+// another attempt or the item's end.
+func (l *loop) fail(err error) error {
+	now := l.r.clock.Now()
+	if l.limer != nil {
+		err = l.limer.reason(err)
+		l.stop()
+	}
+	f := judgeError(l.ctx, l.box.Item, err, now)
+	f, _ = l.r.classify(nil, nil, err, f)
+	n, e := l.next(f, now)
+	if e != nil {
+		return l.finish(e)
+	}
+	return l.pause(n)
+}
+
+// pause is what comes between two attempts.
+type pause struct {
+	wait time.Duration
+	why  reason
+	held bool // wait is what is left of Hold, and the refusal itself tells when it is over
+}
+
+// next settles an attempt's failure: what to wait before another attempt, or
+// the item's end, which is still to be finished.
+func (l *loop) next(f failure, now time.Time) (pause, *Error) {
+	if !f.unsent {
+		l.sent()
+		l.r.stats.window.call(now)
+	}
+	if f.hinted {
+		l.r.stats.hints.Add(1)
+	}
+	p, cause := l.decide(f, now)
+	if f.kind != refused && (f.kind != ended || l.last.err == nil) {
+		l.last = f
+		l.notBefore = time.Time{}
+		if f.hinted && f.hint > 0 {
+			l.notBefore = now.Add(f.hint)
+		}
+	}
+	if l.r.cfg.OnAttempt != nil || l.r.cfg.Logger != nil {
+		l.tell(f, p, cause, now)
+	}
+	if cause == nil && l.ctx.Err() != nil {
+		cause = contextError(l.ctx) // a hook may have cancelled
+	}
+	if cause != nil {
+		return p, l.error(cause, now)
+	}
+	return p, nil
+}
+
+// decide says what to wait after f, or why the item ends.
+func (l *loop) decide(f failure, now time.Time) (p pause, end error) {
+	c := &l.r.cfg
+	switch f.kind {
+	case refused:
+		return l.hold(f, now)
+	case ended:
+		if l.ctx.Err() != nil {
+			return p, contextError(l.ctx)
+		}
+		return p, f.err
+	}
+	l.charged++
+	l.refund = true
+	if !l.failing {
+		l.failing, l.failed = true, now
+	}
+	cause := f.cause
+	if cause == nil {
+		cause = ErrFinal
+	}
+	switch f.kind {
+	case once:
+		if l.onces++; l.onces > 1 {
+			return p, cause
+		}
+	case daily:
+		if l.dailies++; l.dailies > 1 {
+			return p, cause
+		}
+	case final:
+		return p, cause
+	}
+	if l.charged >= c.Attempts {
+		return p, ErrExhausted
+	}
+
+	own := jitter(ceiling(c.Base, c.Max, l.charged), l.r.random())
+	p = pause{wait: own}
+	if f.hinted {
+		if f.hint > c.MaxHint {
+			l.r.stats.hintEnds.Add(1)
+			return p, ErrHint
+		}
+		// A floor and our own jitter on top of it: never earlier than asked,
+		// not all at once, and a hint of 0 is no hot loop.
+		p.wait = plus(f.hint, own)
+		if f.hint > 0 {
+			p.why = forHint
+		}
+	}
+	if c.MaxElapsed > 0 {
+		left := c.MaxElapsed - (now.Sub(l.failed) - l.held)
+		if f.hinted && f.hint > left {
+			l.r.stats.hintEnds.Add(1)
+			return p, ErrHint
+		}
+		if p.wait > left {
+			return p, ErrElapsed
+		}
+	}
+	if left, ok := l.left(now); ok {
+		if f.hinted && f.hint >= left {
+			l.r.stats.hintEnds.Add(1)
+			return p, ErrHint
+		}
+		if p.wait >= left {
+			return p, errDeadline
+		}
+	}
+	// Taken when it is decided, so that sleepers are counted.
+	if !l.owed && !l.limit.Take() {
+		return p, errLimit
+	}
+	l.owed = true
+	if !l.owedMore && !c.Quota.take() {
+		l.r.stats.quotaEnds.Add(1)
+		return p, ErrQuota
+	}
+	l.owedMore = true
+	return p, nil
+}
+
+// errDeadline is the cause when the caller's deadline comes before the next
+// attempt.
+var errDeadline = &wrapped{"the caller's deadline comes before the next attempt", context.DeadlineExceeded}
+
+type wrapped struct {
+	text string
+	err  error
+}
+
+func (w *wrapped) Error() string { return w.text }
+func (w *wrapped) Unwrap() error { return w.err }
+
+// left returns the time to the caller's deadline. A deadline that has passed
+// while the context lives is another clock's: a real one beside a fake clock.
+func (l *loop) left(now time.Time) (time.Duration, bool) {
+	d, ok := l.ctx.Deadline()
+	if !ok {
+		return 0, false
+	}
+	left := d.Sub(now)
+	if left <= 0 && l.r.ownClock {
+		return 0, false
+	}
+	return left, true
+}
+
+// pause waits, and returns nil for another attempt or the item's end.
+func (l *loop) pause(p pause) error {
+	r := l.r
+	r.stats.working.Add(-1)
+	r.stats.waiting[p.why].Add(1)
+	defer func() {
+		r.stats.waiting[p.why].Add(-1)
+		r.stats.working.Add(1)
+	}()
+	if p.held {
+		return l.await(p)
+	}
+	var timer <-chan time.Time
+	if p.wait > 0 {
+		timer = r.clock.After(p.wait)
+	}
+	if r.cfg.OnWait != nil {
+		l.onWait(p)
+	}
+	if timer != nil {
+		select {
+		case <-timer:
+		case <-l.ctx.Done():
+		}
+	}
+	if l.ctx.Err() != nil {
+		return l.end(contextError(l.ctx))
+	}
+	return nil
+}

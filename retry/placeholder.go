@@ -1,0 +1,160 @@
+package retry
+
+import (
+	"encoding/json"
+	"strings"
+	"unicode"
+)
+
+// placeholderSize is the size of a body that can be a placeholder's: longer
+// ones are not looked into.
+const placeholderSize = 16 << 10
+
+// placeholders are texts that stand where an answer should, without
+// punctuation and in lower case. Words that can be a classifier's answer, such
+// as "none", are not among them.
+var placeholders = map[string]bool{
+	"null": true, "nil": true, "undefined": true, "nan": true, "n a": true, "object object": true,
+	"placeholder": true, "lorem ipsum": true, "no content": true, "content unavailable": true,
+	"no summary": true, "no summary available": true, "summary unavailable": true,
+	"no response": true, "no output": true, "no answer": true,
+}
+
+// placeholder reports whether the text in a whole JSON answer stands for
+// nothing.
+func placeholder(body []byte) bool {
+	if len(body) == 0 || len(body) > placeholderSize || body[0] != '{' && !strings.HasPrefix(strings.TrimSpace(string(body)), "{") {
+		return false
+	}
+	type part struct {
+		Text string `json:"text"`
+	}
+	type message struct {
+		Content   json.RawMessage `json:"content"`
+		ToolCalls []any           `json:"tool_calls"`
+	}
+	var a struct {
+		Choices []struct {
+			Message message `json:"message"`
+			Text    string  `json:"text"`
+		} `json:"choices"`
+		Content    json.RawMessage `json:"content"` // Anthropic
+		Message    message         `json:"message"` // Cohere, Ollama
+		Candidates []struct {
+			Content struct {
+				Parts []struct {
+					part
+					Call any `json:"functionCall"`
+				} `json:"parts"`
+			} `json:"content"`
+		} `json:"candidates"`
+		Output json.RawMessage `json:"output"` // Responses, Converse
+	}
+	if json.Unmarshal(body, &a) != nil {
+		return false
+	}
+	var texts []string
+	content := func(m message) bool {
+		if len(m.ToolCalls) > 0 {
+			return false
+		}
+		ts, ok := textsOf(m.Content)
+		texts = append(texts, ts...)
+		return ok
+	}
+	for _, c := range a.Choices {
+		if c.Text != "" {
+			texts = append(texts, c.Text)
+			continue
+		}
+		if !content(c.Message) {
+			return false
+		}
+	}
+	for _, c := range a.Candidates {
+		for _, p := range c.Content.Parts {
+			if p.Call != nil {
+				return false
+			}
+			texts = append(texts, p.Text)
+		}
+	}
+	if !content(a.Message) || !content(message{Content: a.Content}) {
+		return false
+	}
+	var converse struct {
+		Message message `json:"message"`
+	}
+	var responses []struct {
+		Type    string          `json:"type"`
+		Content json.RawMessage `json:"content"`
+	}
+	switch {
+	case json.Unmarshal(a.Output, &converse) == nil:
+		if !content(converse.Message) {
+			return false
+		}
+	case json.Unmarshal(a.Output, &responses) == nil:
+		for _, o := range responses {
+			if o.Type != "message" && o.Type != "reasoning" || !content(message{Content: o.Content}) {
+				return false
+			}
+		}
+	}
+	if len(texts) == 0 {
+		return false // no known shape, or the verdict has dealt with it
+	}
+	for _, s := range texts {
+		if !stands(s) {
+			return false
+		}
+	}
+	return true
+}
+
+// textsOf returns the texts of a content member: a string or a list of typed
+// parts. It is false when a part is more than text.
+func textsOf(raw json.RawMessage) ([]string, bool) {
+	if len(raw) == 0 {
+		return nil, true
+	}
+	var s string
+	if json.Unmarshal(raw, &s) == nil {
+		if s == "" {
+			return nil, true
+		}
+		return []string{s}, true
+	}
+	var parts []map[string]any
+	if json.Unmarshal(raw, &parts) != nil {
+		return nil, false
+	}
+	var texts []string
+	for _, p := range parts {
+		switch p["type"] {
+		case nil, "text", "output_text":
+		case "thinking", "reasoning":
+			continue
+		default:
+			return nil, false
+		}
+		t, ok := p["text"].(string)
+		if !ok {
+			return nil, false
+		}
+		texts = append(texts, t)
+	}
+	return texts, true
+}
+
+// stands reports whether s is a placeholder: one of the list, or nothing but
+// punctuation.
+func stands(s string) bool {
+	if len(s) > 64 {
+		return false
+	}
+	words := strings.FieldsFunc(strings.ToLower(s), func(r rune) bool {
+		return unicode.IsSpace(r) || unicode.IsPunct(r)
+	})
+	return len(words) == 0 || placeholders[strings.Join(words, " ")]
+}

@@ -1,0 +1,76 @@
+package retry
+
+import (
+	"io"
+	"sync"
+
+	"github.com/nightfuse/nightfuse/internal/modelapi"
+)
+
+// stream is the end of an item whose answer was passed on before its end was
+// seen. The verdict comes with the body's end, at its terminal event, EOF, read
+// error or Close, whichever is first.
+type stream struct {
+	l *loop
+	a *answer
+
+	once sync.Once
+	mu   sync.Mutex
+	err  *Error
+}
+
+// settle is told the final verdict by the view.
+func (s *stream) settle(v modelapi.Verdict) {
+	s.once.Do(func() {
+		l := s.l
+		now := l.r.clock.Now()
+		if v.Err != nil {
+			v.Err = s.a.lim.reason(v.Err)
+		}
+		f, bad := judgeAnswer(v)
+		if !bad && v.Err != nil {
+			f, bad = failure{err: &answerError{status: v.Status, body: "the body ended too early", err: v.Err}, cause: ErrBody, status: v.Status}, true
+		}
+		if !bad {
+			l.done(now, 0)
+			return
+		}
+		s.a.data = s.a.view.Head()
+		s.a.record(&f)
+		cause := f.cause
+		if cause == nil {
+			cause = ErrBody
+		}
+		if l.ctx.Err() != nil {
+			cause = contextError(l.ctx)
+		}
+		l.last = f
+		e := l.error(cause, now)
+		s.mu.Lock()
+		s.err = e
+		s.mu.Unlock()
+		l.settle(e)
+	})
+}
+
+func (s *stream) failure() *Error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.err
+}
+
+// ended is told what ended the reading, and returns what the reader gets: a
+// stream that failed does not end like a good one.
+func (s *stream) ended(err error) error {
+	v := s.a.view.Verdict()
+	if err != io.EOF && v.Err == nil {
+		v.Err = err
+	}
+	s.settle(v)
+	if e := s.failure(); e != nil {
+		return e
+	}
+	return err
+}
+
+func (s *stream) closed() { s.settle(s.a.view.Verdict()) }

@@ -1,0 +1,281 @@
+package retry
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"net/http"
+
+	"github.com/nightfuse/nightfuse/internal/call"
+	"github.com/nightfuse/nightfuse/internal/chain"
+	"github.com/nightfuse/nightfuse/internal/modelapi"
+)
+
+type link = chain.Link
+
+// Transport is an http.RoundTripper that repeats failed requests. It is made by
+// [NewTransport] and safe for concurrent use.
+type Transport struct {
+	link
+	r *Retrier
+}
+
+// NewTransport returns a transport that repeats what fails in base, nil for
+// http.DefaultTransport, as r says. It must be built around breaker and budget
+// and inside the dead letters; Err tells of a wrong order.
+func NewTransport(base http.RoundTripper, r *Retrier) *Transport {
+	return &Transport{link: chain.New(chain.Retry, r, r == nil, base), r: r}
+}
+
+// Unwrap returns the transport inside.
+func (t *Transport) Unwrap() http.RoundTripper { return t.Base() }
+
+// Err returns what is wrong with the chain from here down, nil when nothing is.
+// Every RoundTrip returns it too, and sends nothing.
+func (t *Transport) Err() error { return t.LinkErr() }
+
+// CloseIdleConnections passes the call on.
+func (t *Transport) CloseIdleConnections() { t.CloseIdle() }
+
+// RoundTrip sends req until an attempt succeeds, or returns a *Error or a
+// response as Config.Exhausted says. Final 4xx answers, and 501, 505 and 511,
+// come back as they are. req is not modified and its body is closed. Inside
+// another retry of this module it sends once.
+func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
+	if err := t.LinkErr(); err != nil {
+		return chain.Refuse(req, err)
+	}
+	if b := call.From(req.Context()); b != nil && b.Retried {
+		return t.Base().RoundTrip(req)
+	}
+	t.r.watchForeign(req)
+	l := &loop{r: t.r, ctx: req.Context(), req: req}
+	l.begin()
+	s := sender{t: t, l: l, req: req}
+	defer s.leave()
+	if l.ctx.Err() != nil {
+		_, err := chain.Refuse(req, l.end(contextError(l.ctx)))
+		return s.failed(err)
+	}
+	var err error
+	if s.load, err = load(req, t.r.cfg.Attempts); err != nil {
+		l.last = failure{err: err}
+		return s.failed(l.end(ErrFinal))
+	}
+	return s.run()
+}
+
+// sender takes one request through its attempts.
+type sender struct {
+	t    *Transport
+	l    *loop
+	req  *http.Request
+	load *payload
+	used bool    // the single body was given away
+	cur  *answer // the response in hand, not yet returned or let go
+	kept bool    // the item goes on in a stream
+}
+
+// leave is deferred: nothing is left behind by a panic or Goexit of the base or
+// a hook.
+func (s *sender) leave() {
+	if s.cur != nil {
+		s.cur.discard()
+	}
+	if s.load != nil && s.load.single != nil && !s.used {
+		_ = s.load.single.Close()
+	}
+	if !s.kept {
+		s.l.leave()
+	}
+}
+
+func (s *sender) run() (*http.Response, error) {
+	l := s.l
+	for {
+		if err := l.ready(); err != nil {
+			return s.failed(err)
+		}
+		resp, f := s.send()
+		if resp != nil {
+			return resp, nil
+		}
+		now := l.r.clock.Now()
+		if s.load.single != nil && (f.kind == again || f.kind == once || f.kind == daily) && l.r.cfg.Attempts > 1 {
+			f.kind, f.cause = final, ErrReplay
+		}
+		p, e := l.next(f, now)
+		if e != nil {
+			l.settle(e)
+			return s.failed(e)
+		}
+		s.cur.discard()
+		s.cur = nil
+		if err := l.pause(p); err != nil {
+			return s.failed(err)
+		}
+	}
+}
+
+// send makes one attempt. It returns a response that can be used, or a
+// failure; then s.cur is the response it came with, if any.
+func (s *sender) send() (*http.Response, failure) {
+	l, r := s.l, s.t.r
+	lim := limit(l.ctx, "no response headers", r.cfg.AttemptTimeout)
+	l.limer = lim // released by leave if the base does not come back
+	box := l.open(lim.ctx)
+	n := box.Item.Calls() + 1
+	box.BeginWire(n)
+	out := s.req.WithContext(box)
+	if l.calls > 0 {
+		out.Header = s.req.Header.Clone()
+	}
+	if err := s.load.put(out); err != nil {
+		l.stop()
+		return nil, failure{kind: final, err: err, unsent: true}
+	}
+	s.used = true
+	resp, err := s.t.Send(box, out)
+	if err == nil && !lim.lift() {
+		_ = resp.Body.Close()
+		err = lim.ctx.Err()
+	}
+	if err != nil {
+		err = lim.reason(err)
+		l.stop()
+		f := judgeError(l.ctx, box.Item, err, r.clock.Now())
+		f, _ = r.classify(s.req, nil, err, f)
+		return nil, f
+	}
+	l.limer = nil // the response's from here on
+	resp.Request = s.req
+	if resp.StatusCode == http.StatusSwitchingProtocols {
+		// The connection is the caller's now, and its body can be written to.
+		l.succeed()
+		return resp, failure{}
+	}
+	a := &answer{resp: resp, lim: lim, idle: r.cfg.IdleTimeout, none: resp.Body == http.NoBody}
+	a.view = modelapi.Watch(box, resp, r.clock.Now())
+	a.body = resp.Body
+	s.cur = a
+	return s.judge(a)
+}
+
+// judge looks at a response. It returns it when it can be used.
+func (s *sender) judge(a *answer) (*http.Response, failure) {
+	l, r, resp := s.l, s.t.r, a.resp
+	good := resp.StatusCode < 400
+	held := false
+	switch {
+	case !good:
+		size := otherLimit
+		if jsonLike(resp.Header) {
+			size = jsonLimit
+		}
+		a.hold(size, true)
+		held = true
+	case a.bodiless():
+		a.hold(0, false)
+		return s.accept(a), failure{}
+	case resp.StatusCode >= 200 && resp.StatusCode <= 299 && !a.view.Streaming() && jsonLike(resp.Header):
+		a.hold(jsonLimit, false)
+		held = true
+	}
+	if good && a.err != nil {
+		// Nothing was handed on: as if the connection had died before.
+		f := judgeError(l.ctx, l.box.Item, a.err, r.clock.Now())
+		if f.kind != ended {
+			f = failure{kind: again, cause: ErrBody, status: resp.StatusCode,
+				err: &answerError{status: resp.StatusCode, body: "the body ended too early", err: a.err}}
+		}
+		a.record(&f)
+		f, _ = r.classify(s.req, a.copy(), a.err, f)
+		return nil, f
+	}
+
+	v := a.view.Verdict()
+	v.Status = resp.StatusCode
+	own := r.cfg.Validate != nil && good && held && a.whole
+	if own && v.Err == nil && (v.Class == modelapi.Empty || v.Class == modelapi.Truncated || v.Class == modelapi.Refused) {
+		v.Class = modelapi.OK // Validate decides in their place
+	}
+	if good && !a.whole && v.Class != modelapi.OK && v.Class != modelapi.Unjudged && !v.Ended && !v.InBody {
+		v.Class = modelapi.Unjudged // what is missing may still come
+	}
+	f, bad := judgeAnswer(v)
+	if !bad && own {
+		f, bad = s.validate(a, v)
+	} else if !bad && held && a.whole && placeholder(a.data) {
+		f, bad = failure{kind: once, cause: ErrBody, status: resp.StatusCode,
+			err: &answerError{status: resp.StatusCode, body: "a placeholder in place of an answer"}}, true
+	}
+	if r.cfg.Classify != nil {
+		var act Action
+		f, act = r.classify(s.req, a.copy(), nil, f)
+		switch {
+		case act == Accept && good:
+			bad = false
+		case !bad && (act == Again || act == GiveUp):
+			bad = true
+			f.status, f.err = resp.StatusCode, &answerError{status: resp.StatusCode, body: "refused by Classify"}
+		}
+	}
+	if bad {
+		a.record(&f)
+		return nil, f
+	}
+	return s.accept(a), failure{}
+}
+
+// validate asks the user's Validate.
+func (s *sender) validate(a *answer, v modelapi.Verdict) (failure, bool) {
+	err := s.t.r.cfg.Validate(a.copy(), a.data)
+	if err == nil {
+		return failure{}, false
+	}
+	f := failure{kind: once, cause: ErrBody, status: v.Status}
+	if m := (*afterError)(nil); errors.As(err, &m) {
+		f.kind, f.hint, f.hinted = again, m.d, true
+	} else if ok, said := call.Retryable(err); said {
+		f.kind = final
+		if ok {
+			f.kind = again
+		}
+	}
+	f.err = &answerError{status: v.Status, body: "refused by Validate", err: err}
+	return f, true
+}
+
+// copy is the response that hooks may read.
+func (a *answer) copy() *http.Response {
+	c := *a.resp
+	c.Header = a.resp.Header.Clone()
+	c.Body = io.NopCloser(bytes.NewReader(a.data))
+	return &c
+}
+
+// accept returns the response of an attempt that succeeded, or whose verdict
+// comes with its body.
+func (s *sender) accept(a *answer) *http.Response {
+	l := s.l
+	s.cur = nil
+	if a.whole {
+		l.succeed()
+		a.restore()
+		return a.resp
+	}
+	l.sent()
+	now := l.r.clock.Now()
+	l.r.stats.window.call(now)
+	if l.r.cfg.OnAttempt != nil {
+		l.r.cfg.OnAttempt(Attempt{ID: l.id, N: l.calls, Calls: l.calls, Start: l.began, Took: now.Sub(l.began), Request: l.req, Status: a.resp.StatusCode})
+	}
+	s.kept = true
+	st := &stream{l: l, a: a}
+	a.resp.Body = &flow{timed: timed{ReadCloser: a.body, lim: a.lim, idle: a.idle}, stream: st}
+	a.restore()
+	a.view.OnEnd(st.settle)
+	return a.resp
+}
+
+var _ http.RoundTripper = (*Transport)(nil)
