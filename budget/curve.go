@@ -1,0 +1,276 @@
+package budget
+
+import (
+	"math"
+	"time"
+)
+
+// curve finds a limit that nobody knows: it measures it at refusals, stays a
+// little below for a while, passes it, and learns from the next refusal
+// whether it has changed. The shape is that of a congestion control (CUBIC):
+// long near the measured limit, fast far above it. It is pure: time is an
+// argument, and the pacer's lock guards it.
+//
+// Its own clock stands still while nobody waits and while the key is held:
+// idle time proves nothing about a limit, but would run the curve up.
+type curve struct {
+	begin float64 // share of the limit at which the curve begins: 0.9, or 1 - Headroom
+	spare bool    // with Headroom: longer stays below
+
+	last    time.Time // when run was called last
+	act     float64   // seconds in which somebody waited
+	climb   float64   // of these, those in which the key was not held
+	left    time.Time // the last departure
+	everCut bool
+	cutAt   time.Time // wall time of the last cut: earlier calls' refusals are of the past
+	cutSeen float64   // climb at the last cut, less what a pause has stood in for
+	limit   float64   // as measured, in calls of mean size per second
+	start   float64   // the rate before the first cut
+	length  float64   // seconds from begin to the limit
+	flat    float64   // seconds at begin before that
+	steady  int       // cuts in a row that measured about the same
+
+	cum    float64 // cost of all calls that were sent while somebody waited
+	gap    mark    // since the last refusal
+	epoch  mark    // since the last cut
+	passes int     // answers since the last cut
+	meter  float64 // sends per second, decaying
+	metAt  time.Time
+
+	size sizes
+}
+
+// mark is a point from which sent calls are counted.
+type mark struct {
+	act, cum float64
+	out      float64 // of the calls sent since, those that were refused or not sent
+}
+
+const (
+	startRate   = 2.0 // calls per second
+	startDouble = 2.0 // seconds
+	meterTau    = 5.0 // seconds
+	enough      = 8.0 // calls in a gap that make a measurement
+	cubic       = 0.001
+	minLength   = 10.0
+	maxLength   = 40.0 // with Headroom
+	flatTime    = 300.0
+	flatEnough  = 30.0 // calls in a gap that a long stay may rest on
+	sameShare   = 0.1  // measurements this near to each other are the same
+	sameCuts    = 3
+)
+
+func newCurve(headroom float64) *curve {
+	c := &curve{begin: 0.9, start: startRate}
+	if headroom > 0 {
+		c.begin, c.spare = 1-headroom, true
+	}
+	return c
+}
+
+// run brings the clocks to now. waiting says whether anybody has waited since
+// the last call.
+func (c *curve) run(now time.Time, waiting bool, hold time.Time) {
+	last := c.last
+	c.last = now
+	d := now.Sub(last).Seconds()
+	if last.IsZero() || d <= 0 {
+		return
+	}
+	c.meter *= math.Exp(-d / meterTau)
+	if !waiting {
+		return
+	}
+	c.act += d
+	if hold.After(last) {
+		d = max(now.Sub(hold).Seconds(), 0)
+	}
+	c.climb += d
+	if !c.everCut {
+		c.start = min(c.start*math.Exp2(d/startDouble), c.cap())
+	}
+}
+
+// cap bounds the rate by what is sent: without load nothing proves that more
+// would pass.
+func (c *curve) cap() float64 { return 4 * max(startRate, c.meter) }
+
+// rate is calls of mean size per second.
+func (c *curve) rate(time.Time) float64 {
+	if !c.everCut {
+		return c.start
+	}
+	t := c.climb - c.cutSeen - c.flat
+	x := max(t, 0)/c.length - 1
+	return c.limit * (1 + (1-c.begin)*x*x*x)
+}
+
+// wait returns how long after the last departure a call of that size leaves.
+func (c *curve) wait(now time.Time, tokens int64) time.Duration {
+	if c.left.IsZero() {
+		return 0
+	}
+	next := c.left.Add(seconds(c.size.cost(tokens) / c.rate(now)))
+	return max(next.Sub(now), 0)
+}
+
+// sent counts a departure. counted says that somebody waited.
+func (c *curve) sent(now time.Time, s *Slot, counted bool) {
+	c.left = now
+	s.act, s.cum, s.cost, s.counted = c.act, c.cum, c.size.cost(s.tokens), counted
+	c.meter += s.cost / meterTau
+	c.size.all(s.tokens)
+	if counted {
+		c.cum += s.cost
+	}
+}
+
+func (c *curve) passed(s Slot) {
+	if s.at.After(c.cutAt) || !c.everCut {
+		c.passes++
+	}
+}
+
+// unsent takes a call out of the counts that never left.
+func (c *curve) unsent(s Slot) {
+	c.meter = max(c.meter-s.cost/meterTau, 0)
+	if !s.counted {
+		return
+	}
+	for _, m := range []*mark{&c.gap, &c.epoch} {
+		if s.cum >= m.cum {
+			m.out += s.cost
+		}
+	}
+}
+
+// since returns what passed and how long it took from m to the call s.
+func (m *mark) since(s Slot) (passed, took float64) {
+	return s.cum - m.cum - m.out, s.act - m.act
+}
+
+// refused learns from a refusal, and reports whether the rate was cut. pause
+// is what the server asked for, 0 if it did not.
+func (c *curve) refused(now time.Time, s Slot, pause time.Duration) bool {
+	c.size.refused(s.tokens)
+	if c.everCut && !s.at.After(c.cutAt) {
+		return false
+	}
+	r := c.rate(now)
+	gap, took := c.gap.since(s)
+	epoch, lasted := c.epoch.since(s)
+	c.unsentRefused(s)
+	measured := 0.0
+	switch {
+	case !c.everCut:
+		measured = 0.7 * min(r, 2*c.meter)
+	case c.passes == 0:
+		return false // closed, not slow
+	case gap >= enough && took > 0:
+		// After a long stay below the limit the bucket has run over, and the
+		// quotient is too low.
+		measured = max(gap/took, 0.85*min(r, c.meter))
+	case lasted >= max(1, 4/r):
+		measured = max(epoch/lasted, r/2)
+	default:
+		return false
+	}
+	c.cut(now, s, measured, gap, pause)
+	return true
+}
+
+// unsentRefused takes a refused call out of the counts, and begins a new gap
+// behind it.
+func (c *curve) unsentRefused(s Slot) {
+	if !s.counted {
+		return
+	}
+	if s.cum >= c.epoch.cum {
+		c.epoch.out += s.cost
+	}
+	if s.cum >= c.gap.cum {
+		c.gap = mark{act: s.act, cum: s.cum + s.cost}
+	}
+}
+
+func (c *curve) cut(now time.Time, s Slot, measured, gap float64, pause time.Duration) {
+	measured = max(measured, 1e-3)
+	if c.everCut && math.Abs(measured-c.limit) <= sameShare*c.limit {
+		c.steady++
+	} else {
+		c.steady = 0
+	}
+	c.everCut, c.cutAt, c.limit, c.passes = true, now, measured, 0
+	c.epoch = mark{act: c.act, cum: c.cum}
+	c.length = c.stay()
+	c.flat = 0
+	if c.spare && gap >= flatEnough {
+		c.flat = flatTime
+	}
+	c.cutSeen = c.climb
+	if pause > 0 {
+		// The pause is the decrease: the curve begins further on.
+		c.cutSeen -= c.length * min(1, pause.Seconds()/((1-c.begin)*c.length/4))
+	}
+}
+
+// stay is the time from begin to the limit. Short for a low limit that nothing
+// has confirmed: an estimate that has collapsed would otherwise last for hours.
+func (c *curve) stay() float64 {
+	switch {
+	case c.spare:
+		return min(max(30/c.limit, minLength), maxLength)
+	case c.steady >= sameCuts-1:
+		return max(30/c.limit, minLength)
+	}
+	return math.Cbrt(c.limit * (1 - c.begin) / cubic)
+}
+
+// sizes finds out whether the upstream counts requests or tokens, by whether
+// it refuses the large calls more often.
+type sizes struct {
+	n, mean    float64 // of all calls, tokens
+	logs, logq float64 // sums of the logarithms and their squares
+	no, noLogs float64 // of refused calls
+	tokens     bool    // it counts tokens
+}
+
+const (
+	sizeSure = 3.5 // standard errors; 2.5 gave false alarms
+	sizeMin  = 4   // refused calls
+)
+
+// cost is 1, or the size over the mean size.
+func (z *sizes) cost(tokens int64) float64 {
+	if !z.tokens || tokens <= 0 || z.mean <= 0 {
+		return 1
+	}
+	return float64(tokens) / z.mean
+}
+
+func (z *sizes) all(tokens int64) {
+	if tokens <= 0 {
+		return
+	}
+	z.n++
+	z.mean += (float64(tokens) - z.mean) / min(z.n, 1000)
+	l := math.Log(float64(tokens))
+	z.logs += l
+	z.logq += l * l
+}
+
+func (z *sizes) refused(tokens int64) {
+	if tokens <= 0 || z.tokens {
+		return
+	}
+	z.no++
+	z.noLogs += math.Log(float64(tokens))
+	if z.no < sizeMin || z.n < 2*sizeMin {
+		return
+	}
+	mean := z.logs / z.n
+	dev := math.Sqrt(max(z.logq/z.n-mean*mean, 0))
+	if dev > 1e-3 && (z.noLogs/z.no-mean)/(dev/math.Sqrt(z.no)) > sizeSure {
+		z.tokens = true
+	}
+}
