@@ -58,7 +58,7 @@ func classOfCode(names ...string) Class {
 // classOfError returns the class of an error by its status and by what the body
 // says.
 func classOfError(status int, e *failure, amzn string) Class {
-	said := classOfCode(e.code, e.typ, e.status, e.reason, e.outer, amzn)
+	said := classOfCode(e.code, e.typ, e.reason, e.status, e.outer, amzn)
 	if said == Quota {
 		return Quota
 	}
@@ -137,7 +137,7 @@ func (e *failure) inner() int {
 	if strings.EqualFold(e.typ, "overloaded_error") {
 		return 529
 	}
-	switch classOfCode(e.code, e.typ, e.status, e.reason, e.outer) {
+	switch classOfCode(e.code, e.typ, e.reason, e.status, e.outer) {
 	case RateLimited:
 		return 429
 	case Quota:

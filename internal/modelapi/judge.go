@@ -3,6 +3,7 @@ package modelapi
 import (
 	"io"
 	"strings"
+	"unicode"
 
 	"github.com/nightfuse/nightfuse/internal/redact"
 )
@@ -164,7 +165,7 @@ func (v *View) describe(d *Verdict) {
 	e := &v.facts.err
 	d.Code = cut(redact.Text(e.name(v.amzn)), wordLimit)
 	text := e.text
-	if text == "" && v.status >= 400 {
+	if text == "" && v.status >= 400 && !v.unreadable {
 		text = plainText(v.head)
 	}
 	d.Text = cut(redact.Text(strings.ToValidUTF8(text, "\ufffd")), textLimit)
@@ -192,5 +193,8 @@ func plainText(head []byte) string {
 		return strings.TrimSpace(text)
 	}
 	text, _, _ = strings.Cut(text, "\n")
-	return strings.TrimSpace(text)
+	if text = strings.TrimSpace(text); strings.ContainsFunc(text, unicode.IsControl) {
+		return ""
+	}
+	return text
 }

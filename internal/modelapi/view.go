@@ -3,6 +3,7 @@ package modelapi
 import (
 	"io"
 	"net/http"
+	"reflect"
 	"strings"
 	"sync"
 	"time"
@@ -26,6 +27,8 @@ const (
 // View is the one bounded, memoised look at a response that all guards of a
 // call share. Its methods are safe for concurrent use.
 type View struct {
+	resp       *http.Response
+	header     uintptr // identity of its header; resp keeps it alive
 	status     int
 	streaming  bool
 	unreadable bool // compressed or binary: the body says nothing to us
@@ -71,9 +74,7 @@ func Watch(box *call.Box, resp *http.Response, now time.Time) *View {
 		attempt = box.Attempt
 	}
 	if attempt != nil {
-		// Another status is another answer, which a wrapper in between has made
-		// up or fetched by itself.
-		if v, ok := attempt.View().(*View); ok && v.status == resp.StatusCode {
+		if v, ok := attempt.View().(*View); ok && v.of(resp) {
 			return v
 		}
 	}
@@ -99,9 +100,18 @@ func Watch(box *call.Box, resp *http.Response, now time.Time) *View {
 	return v
 }
 
+// of reports whether resp is the view's answer in another body, rather than one
+// that a wrapper in between has made up or fetched by itself.
+func (v *View) of(resp *http.Response) bool {
+	return v.status == resp.StatusCode && (v.resp == resp || v.header != 0 && v.header == identity(resp.Header))
+}
+
+// identity tells header maps apart: copies of a response share theirs.
+func identity(h http.Header) uintptr { return reflect.ValueOf(h).Pointer() }
+
 func newView(resp *http.Response, now time.Time) *View {
 	h := resp.Header
-	v := &View{status: resp.StatusCode, length: resp.ContentLength, amzn: h.Get("X-Amzn-Errortype")}
+	v := &View{resp: resp, header: identity(h), status: resp.StatusCode, length: resp.ContentLength, amzn: h.Get("X-Amzn-Errortype")}
 	v.facts.root = nRoot
 	v.scan.facts = &v.facts
 	v.ends = v.few[:0]
