@@ -3,7 +3,6 @@ package retry
 import (
 	"bytes"
 	"io"
-	"mime"
 	"net/http"
 	"strings"
 	"time"
@@ -22,60 +21,72 @@ const (
 	errorTime = 2 * time.Second
 )
 
-// answer is one attempt's response while it is judged.
+var errSlow = &timeoutError{"no end of the error's body", errorTime}
+
+// answer is one attempt: its context and time limit, then the response while
+// it is judged, then the response's body.
 type answer struct {
-	resp *http.Response
-	lim  *limiter // of the attempt; its end ends the body
+	limiter
+	resp *http.Response // nil until there is one
 	view *modelapi.View
-	idle time.Duration
+	idle *timeoutError // the limit of each read; nil = none
 
 	none  bool          // there is no body
 	body  io.ReadCloser // the response's, as it came from the base
 	data  []byte        // what was held of it
 	whole bool          // data is all of it, and body is closed
 	err   error         // what ended the body too early
+
+	held   heldBody
+	flow   flow
+	stream stream
 }
 
 // hold reads the body, limit bytes at most, for failures within errorTime.
 func (a *answer) hold(limit int, failed bool) {
+	read := a.read
 	if failed {
-		stop := time.AfterFunc(errorTime, func() { a.lim.expire(&timeoutError{"no end of the error's body", errorTime}) })
-		defer stop.Stop()
+		read = a.body.Read
+		a.set(errSlow)
 	}
 	if n := a.resp.ContentLength; n > 0 && !a.none {
 		a.data = make([]byte, 0, min(n, int64(limit), trusted)+1)
 	}
-	r := timed{ReadCloser: a.body, lim: a.lim, idle: a.idle}
 	for len(a.data) <= limit {
 		if len(a.data) == cap(a.data) {
 			a.data = append(a.data, 0)[:len(a.data)]
 		}
-		n, err := r.Read(a.data[len(a.data):cap(a.data)])
+		n, err := read(a.data[len(a.data):cap(a.data)])
 		a.data = a.data[:len(a.data)+n]
 		if err == io.EOF {
 			a.whole = true
 			break
 		}
 		if err != nil {
-			a.err = err
+			a.err = a.reason(err)
 			break
 		}
 	}
-	r.end()
+	a.lift()
 	if a.whole {
 		_ = a.body.Close()
-		a.lim.release()
+		a.release()
 	}
 }
 
-// bodiless reports whether an answer has no body by its nature, so that an
-// empty one says nothing.
-func (a *answer) bodiless() bool {
-	switch a.resp.StatusCode {
-	case http.StatusNoContent, http.StatusResetContent, http.StatusNotModified:
-		return true
+// read reads from the body and bounds the silence before its bytes. A slow
+// reader costs nothing: only the time inside a read counts.
+func (a *answer) read(p []byte) (int, error) {
+	if a.idle == nil {
+		return a.body.Read(p)
 	}
-	return a.none && a.resp.Request.Method == http.MethodHead
+	a.set(a.idle)
+	n, err := a.body.Read(p)
+	a.lift()
+	if err != nil && err != io.EOF {
+		err = a.reason(err)
+	}
+	return n, err
 }
 
 // head returns a copy of the body's head.
@@ -89,117 +100,84 @@ func (a *answer) discard() {
 	if a == nil || a.whole {
 		return
 	}
-	if a.data == nil && a.err == nil && a.resp.StatusCode != http.StatusSwitchingProtocols {
+	if a.data == nil && a.err == nil {
 		a.hold(otherLimit, true)
 	}
 	if !a.whole {
 		_ = a.body.Close()
-		a.lim.release()
+		a.release()
 	}
 }
 
-// restore makes resp's body give every byte again.
+// bodiless reports whether an answer has no body by its nature, so that an
+// empty one says nothing.
+func (a *answer) bodiless() bool {
+	switch a.resp.StatusCode {
+	case http.StatusNoContent, http.StatusResetContent, http.StatusNotModified:
+		return true
+	}
+	return a.none && a.resp.Request.Method == http.MethodHead
+}
+
+// restore makes resp's body give every byte again; what was not held flows.
 func (a *answer) restore() {
 	switch {
 	case a.whole && len(a.data) == 0:
 		a.resp.Body = http.NoBody
 	case a.whole:
-		a.resp.Body = io.NopCloser(bytes.NewReader(a.data))
-	case len(a.data) > 0 || a.err != nil:
-		a.resp.Body = &joined{head: a.data, err: a.err, rest: a.resp.Body}
+		a.held.Reset(a.data)
+		a.resp.Body = &a.held
+	default:
+		if a.idle != nil && a.timer == nil {
+			// Made here: a Close beside a Read looks at it.
+			a.set(a.idle)
+			a.lift()
+		}
+		a.flow.a = a
+		a.resp.Body = &a.flow
 	}
 }
 
-// joined gives what was held, then the error that ended it or the rest.
-type joined struct {
-	head []byte
-	err  error
-	rest io.ReadCloser
-}
+// heldBody is a body that was held to its end.
+type heldBody struct{ bytes.Reader }
 
-func (j *joined) Read(p []byte) (int, error) {
-	if len(j.head) > 0 {
-		n := copy(p, j.head)
-		j.head = j.head[n:]
-		return n, nil
-	}
-	if j.err != nil {
-		return 0, j.err
-	}
-	return j.rest.Read(p)
-}
+// Close does nothing: the connection was let go when the end was held.
+func (*heldBody) Close() error { return nil }
 
-func (j *joined) Close() error { return j.rest.Close() }
-
-// timed bounds the silence between reads. A slow reader costs nothing: only
-// the time inside a Read counts.
-type timed struct {
-	io.ReadCloser
-	lim   *limiter
-	idle  time.Duration
-	timer *time.Timer
-}
-
-func (t *timed) Read(p []byte) (int, error) {
-	if t.idle <= 0 {
-		n, err := t.ReadCloser.Read(p)
-		return n, t.explain(err)
-	}
-	if t.timer == nil {
-		t.timer = time.AfterFunc(t.idle, func() { t.lim.expire(&timeoutError{"nothing of the body", t.idle}) })
-	} else {
-		t.timer.Reset(t.idle)
-	}
-	n, err := t.ReadCloser.Read(p)
-	t.timer.Stop()
-	return n, t.explain(err)
-}
-
-// explain names an own limit that ended the read. The caller's cancel is left
-// as it is.
-func (t *timed) explain(err error) error {
-	if err == nil || err == io.EOF {
-		return err
-	}
-	return t.lim.reason(err)
-}
-
-func (t *timed) end() {
-	if t.timer != nil {
-		t.timer.Stop()
-	}
-}
-
-// flow is the body of an answer that is passed on as it comes. The attempt's
-// context ends with it, not before.
+// flow is the body of an answer that is passed on as it comes, after what was
+// held of it. The attempt's context ends with it, not before.
 type flow struct {
-	timed
-	stream *stream // nil when the item has ended already
-	err    error
+	a   *answer
+	off int // how much of the held bytes was given
+	err error
 }
 
 func (f *flow) Read(p []byte) (int, error) {
+	a := f.a
+	if f.off < len(a.data) {
+		n := copy(p, a.data[f.off:])
+		f.off += n
+		return n, nil
+	}
 	if f.err != nil {
 		return 0, f.err
 	}
-	n, err := f.timed.Read(p)
+	n, err := 0, a.err
+	if err == nil {
+		n, err = a.read(p)
+	}
 	if err == nil {
 		return n, nil
 	}
-	f.err = err
-	if f.stream != nil {
-		f.err = f.stream.ended(err)
-	}
-	f.lim.release()
+	f.err = a.stream.ended(err)
+	a.release()
 	return n, f.err
 }
 
 func (f *flow) Close() error {
-	err := f.ReadCloser.Close()
-	if f.stream != nil {
-		f.stream.closed()
-	}
-	f.lim.release()
+	err := f.a.body.Close()
+	f.a.stream.closed()
+	f.a.release()
 	return err
 }
 
@@ -207,14 +185,11 @@ func (f *flow) Close() error {
 // no type was said, or plain text.
 func jsonLike(h http.Header) bool {
 	ct := h.Get("Content-Type")
-	if ct == "" {
-		return true
+	if i := strings.IndexByte(ct, ';'); i >= 0 {
+		ct = ct[:i]
 	}
-	mt, _, err := mime.ParseMediaType(ct)
-	if err != nil {
-		mt = strings.ToLower(ct)
-	}
-	return strings.Contains(mt, "json") && !strings.Contains(mt, "event-stream") || mt == "text/plain"
+	ct = strings.ToLower(strings.TrimSpace(ct))
+	return ct == "" || ct == "text/plain" || strings.HasSuffix(ct, "json")
 }
 
 // record puts what an Error keeps of the answer into f.

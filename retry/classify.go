@@ -139,13 +139,14 @@ func judgeError(ctx context.Context, item *call.Item, err error, now time.Time) 
 func judgeAnswer(v modelapi.Verdict) (failure, bool) {
 	status := v.Effective()
 	f := failure{status: status, code: v.Code, hint: v.Wait, hinted: v.Waits}
+	class := v.Class
+	if v.Status < 400 && (class == modelapi.OK || class == modelapi.Unjudged) {
+		return failure{}, false
+	}
 	answer := &answerError{status: status, code: v.Code, text: v.Text, err: v.Err}
 	f.err = answer
-	class := v.Class
 	if v.Status < 400 {
 		switch class {
-		case modelapi.OK, modelapi.Unjudged:
-			return failure{}, false
 		case modelapi.Empty:
 			f.kind, f.cause, answer.body = once, ErrBody, "an empty answer"
 			return f, true

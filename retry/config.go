@@ -163,10 +163,16 @@ func New(c Config) (*Retrier, error) {
 	}
 	r := &Retrier{cfg: c, clock: c.Clock, ownClock: c.Clock != nil, draw: c.Rand, callTimeout: max(c.AttemptTimeout, 0)}
 	if c.AttemptTimeout == 0 {
-		r.cfg.AttemptTimeout = defaultAttemptTimeout
+		c.AttemptTimeout = defaultAttemptTimeout
 	}
 	if c.IdleTimeout == 0 {
-		r.cfg.IdleTimeout = defaultIdleTimeout
+		c.IdleTimeout = defaultIdleTimeout
+	}
+	if c.AttemptTimeout > 0 {
+		r.headers = &timeoutError{"no response headers", c.AttemptTimeout}
+	}
+	if c.IdleTimeout > 0 {
+		r.idle = &timeoutError{"nothing of the body", c.IdleTimeout}
 	}
 	if r.clock == nil {
 		r.clock = wall{}

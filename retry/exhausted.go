@@ -16,13 +16,10 @@ import (
 func (s *sender) failed(err error) (*http.Response, error) {
 	a := s.cur
 	e := err.(*Error)
-	asResponse := s.asResponse() && s.l.ctx.Err() == nil
+	asResponse := s.asResponse() && s.loop.ctx.Err() == nil
 	asItCame := a != nil && a.resp.StatusCode >= 400 && (asResponse || errors.Is(e.Cause, ErrFinal))
 	if asItCame {
 		s.cur = nil
-		if !a.whole {
-			a.resp.Body = &flow{timed: timed{ReadCloser: a.body, lim: a.lim, idle: a.idle}}
-		}
 		a.restore()
 		if asResponse {
 			a.resp.Header = a.resp.Header.Clone()
@@ -105,8 +102,9 @@ func (r *Retrier) watchForeign(req *http.Request) {
 
 // foreign reports whether headers say that this is a repetition by an SDK.
 func foreign(h http.Header) bool {
-	if n, err := strconv.Atoi(h.Get("X-Stainless-Retry-Count")); err == nil && n > 0 {
-		return true
+	if s := h.Get("X-Stainless-Retry-Count"); s != "" {
+		n, err := strconv.Atoi(s)
+		return err == nil && n > 0
 	}
 	for field := range strings.SplitSeq(h.Get("Amz-Sdk-Request"), ";") {
 		if v, ok := strings.CutPrefix(strings.TrimSpace(field), "attempt="); ok {

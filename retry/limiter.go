@@ -6,25 +6,36 @@ import (
 	"time"
 )
 
-// limiter is a cancellable context with a time limit that can be lifted. The
-// limit is a runtime timer, whatever the Clock: it ends calls that are out in
-// the real world, and it works in a synctest bubble as it is.
+// limiter is a cancellable context with one time limit at a time, first the
+// attempt's, then that of each read. The limit is a runtime timer, whatever the
+// Clock: it ends calls that are out in the real world, and it works in a
+// synctest bubble as it is.
 type limiter struct {
 	ctx    context.Context
 	cancel context.CancelCauseFunc
-	timer  *time.Timer
+	timer  *time.Timer // nil until a limit was set
+	limit  atomic.Pointer[timeoutError]
 	fired  atomic.Pointer[timeoutError]
 }
 
-// limit returns a context below ctx that ends after d; d <= 0 sets no limit.
-func limit(ctx context.Context, what string, d time.Duration) *limiter {
-	l := &limiter{}
+// start makes the limiter's context below ctx.
+func (l *limiter) start(ctx context.Context) {
 	l.ctx, l.cancel = context.WithCancelCause(ctx)
-	if d > 0 {
-		l.timer = time.AfterFunc(d, func() { l.expire(&timeoutError{what, d}) })
-	}
-	return l
 }
+
+// set arms the limit. Until it is lifted no other may be set.
+func (l *limiter) set(e *timeoutError) {
+	l.limit.Store(e)
+	if l.timer == nil {
+		l.timer = time.AfterFunc(e.d, func() { l.expire(l.limit.Load()) })
+		return
+	}
+	l.timer.Reset(e.d)
+}
+
+// lift takes the limit away and keeps the context. It is false when the limit
+// was first.
+func (l *limiter) lift() bool { return l.timer == nil || l.timer.Stop() }
 
 // expire ends the context for the reason given.
 func (l *limiter) expire(e *timeoutError) {
@@ -32,16 +43,7 @@ func (l *limiter) expire(e *timeoutError) {
 	l.cancel(e)
 }
 
-// lift takes the time limit away and keeps the context. It is false when the
-// limit was first.
-func (l *limiter) lift() bool {
-	if l.timer == nil {
-		return true
-	}
-	return l.timer.Stop()
-}
-
-// release ends both.
+// release ends limit and context.
 func (l *limiter) release() {
 	l.lift()
 	l.cancel(nil)

@@ -82,7 +82,9 @@ func (l *loop) attempt() (*call.Box, error) {
 	}
 	ctx := l.ctx
 	if d := l.r.callTimeout; d > 0 {
-		l.limer = limit(ctx, "no answer", d)
+		l.limer = new(limiter)
+		l.limer.start(ctx)
+		l.limer.set(&timeoutError{"no answer", d})
 		ctx = l.limer.ctx
 	}
 	b := l.open(ctx)

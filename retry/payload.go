@@ -19,37 +19,37 @@ type payload struct {
 	hide   bool                          // net/http must not replay by itself
 }
 
-// load prepares req's body for attempts attempts. The caller's body is closed
+// fill prepares req's body for attempts attempts. The caller's body is closed
 // in any case: here, or by the base that gets it.
-func load(req *http.Request, attempts int) (*payload, error) {
-	p := &payload{hide: replayedByNet(req)}
+func (p *payload) fill(req *http.Request, attempts int) error {
+	p.hide = replayedByNet(req)
 	switch {
 	case req.Body == nil || req.Body == http.NoBody:
 		p.none = true
-		return p, nil
+		return nil
 	case req.GetBody != nil:
 		// Also for the first attempt: some SDKs hand in the same request
 		// again, with its body drained.
 		p.get = req.GetBody
-		return p, req.Body.Close()
+		return req.Body.Close()
 	case attempts == 1 || req.ContentLength > bufferLimit:
 		p.single = req.Body
-		return p, nil
+		return nil
 	}
 	data, err := io.ReadAll(io.LimitReader(req.Body, bufferLimit+1))
 	if err != nil {
 		_ = req.Body.Close()
-		return nil, fmt.Errorf("retry: reading the request body: %w", err)
+		return fmt.Errorf("retry: reading the request body: %w", err)
 	}
 	if len(data) > bufferLimit {
 		p.single = struct {
 			io.Reader
 			io.Closer
 		}{io.MultiReader(bytes.NewReader(data), req.Body), req.Body}
-		return p, nil
+		return nil
 	}
 	p.get = func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(data)), nil }
-	return p, req.Body.Close()
+	return req.Body.Close()
 }
 
 // replayedByNet reports whether net/http takes req for idempotent and so

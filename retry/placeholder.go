@@ -1,14 +1,18 @@
 package retry
 
 import (
+	"bytes"
 	"encoding/json"
-	"strings"
 	"unicode"
+	"unicode/utf8"
 )
 
 // placeholderSize is the size of a body that can be a placeholder's: longer
 // ones are not looked into.
 const placeholderSize = 16 << 10
+
+// longest is the longest text that can be a placeholder.
+const longest = 64
 
 // placeholders are texts that stand where an answer should, without
 // punctuation and in lower case. Words that can be a classifier's answer, such
@@ -23,7 +27,7 @@ var placeholders = map[string]bool{
 // placeholder reports whether the text in a whole JSON answer stands for
 // nothing.
 func placeholder(body []byte) bool {
-	if len(body) == 0 || len(body) > placeholderSize || body[0] != '{' && !strings.HasPrefix(strings.TrimSpace(string(body)), "{") {
+	if len(body) > placeholderSize || !suspect(body) {
 		return false
 	}
 	type part struct {
@@ -112,6 +116,28 @@ func placeholder(body []byte) bool {
 	return true
 }
 
+// suspect reports whether body has a member called text or content whose value
+// may stand for nothing. It spares nearly every answer the decoding.
+func suspect(body []byte) bool {
+	for _, key := range [...]string{`"content"`, `"text"`} {
+		for rest := body; ; {
+			i := bytes.Index(rest, []byte(key))
+			if i < 0 {
+				break
+			}
+			rest = bytes.TrimLeft(rest[i+len(key):], ": \t\r\n")
+			if len(rest) == 0 || rest[0] != '"' {
+				continue
+			}
+			value := rest[1:min(len(rest), longest+2)]
+			if j := bytes.IndexByte(value, '"'); j >= 0 && (bytes.IndexByte(value[:j], '\\') >= 0 || stands(value[:j])) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
 // textsOf returns the texts of a content member: a string or a list of typed
 // parts. It is false when a part is more than text.
 func textsOf(raw json.RawMessage) ([]string, bool) {
@@ -149,12 +175,29 @@ func textsOf(raw json.RawMessage) ([]string, bool) {
 
 // stands reports whether s is a placeholder: one of the list, or nothing but
 // punctuation.
-func stands(s string) bool {
-	if len(s) > 64 {
+func stands[S string | []byte](s S) bool {
+	if len(s) > longest {
 		return false
 	}
-	words := strings.FieldsFunc(strings.ToLower(s), func(r rune) bool {
-		return unicode.IsSpace(r) || unicode.IsPunct(r)
-	})
-	return len(words) == 0 || placeholders[strings.Join(words, " ")]
+	var buf [longest + 1]byte
+	words := buf[:0]
+	gap := false
+	for i := 0; i < len(s); {
+		r, n := rune(s[i]), 1
+		if r >= utf8.RuneSelf {
+			r, n = utf8.DecodeRuneInString(string(s[i:]))
+		}
+		i += n
+		switch {
+		case unicode.IsSpace(r) || unicode.IsPunct(r):
+			gap = len(words) > 0
+			continue
+		case r >= utf8.RuneSelf:
+			return false // the list is plain ASCII
+		case gap:
+			words, gap = append(words, ' '), false
+		}
+		words = append(words, byte(unicode.ToLower(r)))
+	}
+	return len(words) == 0 || placeholders[string(words)]
 }

@@ -25,7 +25,7 @@ func mustQuota(t testing.TB, ratio float64, floor int) *retry.Quota {
 func TestTheQuotaIsAnUpperBoundForAnyRatio(t *testing.T) {
 	t.Parallel()
 	rnd := rand.New(rand.NewPCG(3, 4))
-	for range 60 {
+	for range 25 {
 		ratio := rnd.Float64() * math.Pow(10, float64(rnd.IntN(5)-3))
 		if rnd.IntN(4) == 0 {
 			ratio = float64(rnd.IntN(10)) / 10
@@ -33,7 +33,7 @@ func TestTheQuotaIsAnUpperBoundForAnyRatio(t *testing.T) {
 		floor := rnd.IntN(20)
 		r := mustNew(t, noWait(retry.Config{Quota: mustQuota(t, ratio, floor), Attempts: 1 + rnd.IntN(20)}))
 		bad := rnd.Float64()
-		for range 2000 {
+		for range 1000 {
 			_ = r.Do(t.Context(), func(context.Context) error {
 				if rnd.Float64() < bad {
 					return errUpstream

@@ -25,8 +25,10 @@ type Guard interface {
 type Retrier struct {
 	cfg         Config
 	clock       Clock
-	ownClock    bool // the clock is the Config's
-	callTimeout time.Duration
+	ownClock    bool          // the clock is the Config's
+	callTimeout time.Duration // of a function's attempt; 0 = none
+	headers     *timeoutError // of an attempt to its headers; nil = none
+	idle        *timeoutError // of a read; nil = none
 
 	drawMu sync.Mutex
 	draw   func() float64

@@ -9,7 +9,8 @@ import (
 
 // stream is the end of an item whose answer was passed on before its end was
 // seen. The verdict comes with the body's end, at its terminal event, EOF, read
-// error or Close, whichever is first.
+// error or Close, whichever is first. Its zero value belongs to no item: then
+// the body's end means nothing.
 type stream struct {
 	l *loop
 	a *answer
@@ -25,7 +26,7 @@ func (s *stream) settle(v modelapi.Verdict) {
 		l := s.l
 		now := l.r.clock.Now()
 		if v.Err != nil {
-			v.Err = s.a.lim.reason(v.Err)
+			v.Err = s.a.reason(v.Err)
 		}
 		f, bad := judgeAnswer(v)
 		if !bad && v.Err != nil {
@@ -35,8 +36,7 @@ func (s *stream) settle(v modelapi.Verdict) {
 			l.done(now, 0)
 			return
 		}
-		s.a.data = s.a.view.Head()
-		s.a.record(&f)
+		f.header, f.body = keep(s.a.resp.Header), append([]byte(nil), s.a.view.Head()...)
 		cause := f.cause
 		if cause == nil {
 			cause = ErrBody
@@ -53,24 +53,28 @@ func (s *stream) settle(v modelapi.Verdict) {
 	})
 }
 
-func (s *stream) failure() *Error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.err
-}
-
 // ended is told what ended the reading, and returns what the reader gets: a
 // stream that failed does not end like a good one.
 func (s *stream) ended(err error) error {
+	if s.l == nil {
+		return err
+	}
 	v := s.a.view.Verdict()
 	if err != io.EOF && v.Err == nil {
 		v.Err = err
 	}
 	s.settle(v)
-	if e := s.failure(); e != nil {
-		return e
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.err != nil {
+		return s.err
 	}
 	return err
 }
 
-func (s *stream) closed() { s.settle(s.a.view.Verdict()) }
+// closed is told that the reader has closed the body.
+func (s *stream) closed() {
+	if s.l != nil {
+		s.settle(s.a.view.Verdict())
+	}
+}

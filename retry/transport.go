@@ -49,16 +49,15 @@ func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 		return t.Base().RoundTrip(req)
 	}
 	t.r.watchForeign(req)
-	l := &loop{r: t.r, ctx: req.Context(), req: req}
+	s := &sender{t: t, req: req, loop: loop{r: t.r, ctx: req.Context(), req: req}}
+	l := &s.loop
 	l.begin()
-	s := sender{t: t, l: l, req: req}
 	defer s.leave()
 	if l.ctx.Err() != nil {
 		_, err := chain.Refuse(req, l.end(contextError(l.ctx)))
 		return s.failed(err)
 	}
-	var err error
-	if s.load, err = load(req, t.r.cfg.Attempts); err != nil {
+	if err := s.load.fill(req, t.r.cfg.Attempts); err != nil {
 		l.last = failure{err: err}
 		return s.failed(l.end(ErrFinal))
 	}
@@ -68,9 +67,9 @@ func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 // sender takes one request through its attempts.
 type sender struct {
 	t    *Transport
-	l    *loop
 	req  *http.Request
-	load *payload
+	loop loop
+	load payload
 	used bool    // the single body was given away
 	cur  *answer // the response in hand, not yet returned or let go
 	kept bool    // the item goes on in a stream
@@ -82,16 +81,16 @@ func (s *sender) leave() {
 	if s.cur != nil {
 		s.cur.discard()
 	}
-	if s.load != nil && s.load.single != nil && !s.used {
+	if s.load.single != nil && !s.used {
 		_ = s.load.single.Close()
 	}
 	if !s.kept {
-		s.l.leave()
+		s.loop.leave()
 	}
 }
 
 func (s *sender) run() (*http.Response, error) {
-	l := s.l
+	l := &s.loop
 	for {
 		if err := l.ready(); err != nil {
 			return s.failed(err)
@@ -120,10 +119,14 @@ func (s *sender) run() (*http.Response, error) {
 // send makes one attempt. It returns a response that can be used, or a
 // failure; then s.cur is the response it came with, if any.
 func (s *sender) send() (*http.Response, failure) {
-	l, r := s.l, s.t.r
-	lim := limit(l.ctx, "no response headers", r.cfg.AttemptTimeout)
-	l.limer = lim // released by leave if the base does not come back
-	box := l.open(lim.ctx)
+	l, r := &s.loop, s.t.r
+	a := &answer{idle: r.idle}
+	a.start(l.ctx)
+	l.limer = &a.limiter // released by leave if the base does not come back
+	if r.headers != nil {
+		a.set(r.headers)
+	}
+	box := l.open(a.ctx)
 	n := box.Item.Calls() + 1
 	box.BeginWire(n)
 	out := s.req.WithContext(box)
@@ -136,12 +139,12 @@ func (s *sender) send() (*http.Response, failure) {
 	}
 	s.used = true
 	resp, err := s.t.Send(box, out)
-	if err == nil && !lim.lift() {
+	if err == nil && !a.lift() {
 		_ = resp.Body.Close()
-		err = lim.ctx.Err()
+		err = a.ctx.Err()
 	}
 	if err != nil {
-		err = lim.reason(err)
+		err = a.reason(err)
 		l.stop()
 		f := judgeError(l.ctx, box.Item, err, r.clock.Now())
 		f, _ = r.classify(s.req, nil, err, f)
@@ -154,7 +157,7 @@ func (s *sender) send() (*http.Response, failure) {
 		l.succeed()
 		return resp, failure{}
 	}
-	a := &answer{resp: resp, lim: lim, idle: r.cfg.IdleTimeout, none: resp.Body == http.NoBody}
+	a.resp, a.none = resp, resp.Body == http.NoBody
 	a.view = modelapi.Watch(box, resp, r.clock.Now())
 	a.body = resp.Body
 	s.cur = a
@@ -163,7 +166,7 @@ func (s *sender) send() (*http.Response, failure) {
 
 // judge looks at a response. It returns it when it can be used.
 func (s *sender) judge(a *answer) (*http.Response, failure) {
-	l, r, resp := s.l, s.t.r, a.resp
+	l, r, resp := &s.loop, s.t.r, a.resp
 	good := resp.StatusCode < 400
 	held := false
 	switch {
@@ -257,7 +260,7 @@ func (a *answer) copy() *http.Response {
 // accept returns the response of an attempt that succeeded, or whose verdict
 // comes with its body.
 func (s *sender) accept(a *answer) *http.Response {
-	l := s.l
+	l := &s.loop
 	s.cur = nil
 	if a.whole {
 		l.succeed()
@@ -271,10 +274,9 @@ func (s *sender) accept(a *answer) *http.Response {
 		l.r.cfg.OnAttempt(Attempt{ID: l.id, N: l.calls, Calls: l.calls, Start: l.began, Took: now.Sub(l.began), Request: l.req, Status: a.resp.StatusCode})
 	}
 	s.kept = true
-	st := &stream{l: l, a: a}
-	a.resp.Body = &flow{timed: timed{ReadCloser: a.body, lim: a.lim, idle: a.idle}, stream: st}
+	a.stream.l, a.stream.a = l, a
 	a.restore()
-	a.view.OnEnd(st.settle)
+	a.view.OnEnd(a.stream.settle)
 	return a.resp
 }
 
