@@ -28,7 +28,16 @@ type curve struct {
 	start   float64   // the rate before the first cut
 	length  float64   // seconds from begin to the limit
 	flat    float64   // seconds at begin before that
-	steady  int       // cuts in a row that measured about the same
+	seen    float64   // what passed between the last refusals, per second
+	steady  int       // cuts in a row that have seen about the same
+
+	agreed volume // of gaps that agree with each other
+
+	share  float64 // of refusals among the last calls, a moving mean by sending: answers are slower
+	before float64 // share at the last cut
+	vain   int     // cuts in a row that left the share as it was
+	deaf   bool    // refusals are not about the rate
+	free   float64 // the rate while deaf
 
 	cum    float64 // cost of all calls that were sent while somebody waited
 	gap    mark    // since the last refusal
@@ -39,6 +48,11 @@ type curve struct {
 
 	size sizes
 }
+
+// volume is what passed in a time.
+type volume struct{ passed, took float64 }
+
+func (v volume) rate() float64 { return v.passed / v.took }
 
 // mark is a point from which sent calls are counted.
 type mark struct {
@@ -52,12 +66,20 @@ const (
 	meterTau    = 5.0 // seconds
 	enough      = 8.0 // calls in a gap that make a measurement
 	cubic       = 0.001
+	lowest      = 1e-3 // calls per second
 	minLength   = 10.0
 	maxLength   = 40.0 // with Headroom
 	flatTime    = 300.0
 	flatEnough  = 30.0 // calls in a gap that a long stay may rest on
 	sameShare   = 0.1  // measurements this near to each other are the same
 	sameCuts    = 3
+	agreeShare  = 0.25 // gaps this near to each other are measured together
+	agreeEnough = 60.0 // calls
+	shareMean   = 40   // calls
+	vainShare   = 0.2  // of refusals, that cuts do not change
+	vainChange  = 0.1
+	vainCuts    = 3
+	freeDouble  = 4.0 // seconds
 )
 
 func newCurve(headroom float64) *curve {
@@ -86,7 +108,10 @@ func (c *curve) run(now time.Time, waiting bool, hold time.Time) {
 		d = max(now.Sub(hold).Seconds(), 0)
 	}
 	c.climb += d
-	if !c.everCut {
+	switch {
+	case c.deaf:
+		c.free = min(c.free*math.Exp2(d/freeDouble), c.cap())
+	case !c.everCut:
 		c.start = min(c.start*math.Exp2(d/startDouble), c.cap())
 	}
 }
@@ -97,7 +122,10 @@ func (c *curve) cap() float64 { return 4 * max(startRate, c.meter) }
 
 // rate is calls of mean size per second.
 func (c *curve) rate(time.Time) float64 {
-	if !c.everCut {
+	switch {
+	case c.deaf:
+		return c.free
+	case !c.everCut:
 		return c.start
 	}
 	t := c.climb - c.cutSeen - c.flat
@@ -117,6 +145,7 @@ func (c *curve) wait(now time.Time, tokens int64) time.Duration {
 // sent counts a departure. counted says that somebody waited.
 func (c *curve) sent(now time.Time, s *Slot, counted bool) {
 	c.left = now
+	c.share -= c.share / shareMean
 	s.act, s.cum, s.cost, s.counted = c.act, c.cum, c.size.cost(s.tokens), counted
 	c.meter += s.cost / meterTau
 	c.size.all(s.tokens)
@@ -153,6 +182,13 @@ func (m *mark) since(s Slot) (passed, took float64) {
 // is what the server asked for, 0 if it did not.
 func (c *curve) refused(now time.Time, s Slot, pause time.Duration) bool {
 	c.size.refused(s.tokens)
+	c.share += 1.0 / shareMean
+	if c.deaf {
+		if c.share < c.before+vainShare {
+			return false
+		}
+		c.deaf, c.vain, c.limit = false, 0, c.free // it was the rate, after all
+	}
 	if c.everCut && !s.at.After(c.cutAt) {
 		return false
 	}
@@ -160,23 +196,64 @@ func (c *curve) refused(now time.Time, s Slot, pause time.Duration) bool {
 	gap, took := c.gap.since(s)
 	epoch, lasted := c.epoch.since(s)
 	c.unsentRefused(s)
-	measured := 0.0
+	var measured, seen float64
 	switch {
 	case !c.everCut:
 		measured = 0.7 * min(r, 2*c.meter)
+		seen = measured
 	case c.passes == 0:
 		return false // closed, not slow
 	case gap >= enough && took > 0:
 		// After a long stay below the limit the bucket has run over, and the
 		// quotient is too low.
-		measured = max(gap/took, 0.85*min(r, c.meter))
+		seen = c.agree(volume{gap, took})
+		measured = max(seen, 0.85*min(r, c.meter))
 	case lasted >= max(1, 4/r):
-		measured = max(epoch/lasted, r/2)
+		seen = epoch / lasted
+		measured = max(seen, r/2)
 	default:
 		return false
 	}
-	c.cut(now, s, measured, gap, pause)
+	if c.inVain(r) {
+		return false
+	}
+	if c.everCut && math.Abs(seen-c.seen) <= sameShare*c.seen {
+		c.steady++
+	} else {
+		c.steady = 0
+	}
+	c.seen = seen
+	c.cut(now, max(measured, lowest), gap, pause)
 	return true
+}
+
+// agree returns the rate of the gap v together with those before it, as far as
+// they agree: one of eight calls alone may be wrong by an eighth.
+func (c *curve) agree(v volume) float64 {
+	a := c.agreed
+	if a.took > 0 && math.Abs(v.rate()-a.rate()) <= agreeShare*a.rate() {
+		if a.passed > agreeEnough {
+			a.passed, a.took = a.passed/2, a.took/2
+		}
+		v.passed, v.took = v.passed+a.passed, v.took+a.took
+	}
+	c.agreed = v
+	return v.rate()
+}
+
+// inVain finds out that refusals are not about the rate: cuts leave their share
+// as it was. Then they are not listened to as long as a rising rate leaves it
+// so as well.
+func (c *curve) inVain(r float64) bool {
+	same := c.everCut && c.share > vainShare && math.Abs(c.share-c.before) < vainChange
+	c.before = c.share
+	if !same {
+		c.vain, c.free = 0, r
+		return false
+	}
+	c.vain++
+	c.deaf = c.vain >= vainCuts
+	return c.deaf
 }
 
 // unsentRefused takes a refused call out of the counts, and begins a new gap
@@ -193,13 +270,7 @@ func (c *curve) unsentRefused(s Slot) {
 	}
 }
 
-func (c *curve) cut(now time.Time, s Slot, measured, gap float64, pause time.Duration) {
-	measured = max(measured, 1e-3)
-	if c.everCut && math.Abs(measured-c.limit) <= sameShare*c.limit {
-		c.steady++
-	} else {
-		c.steady = 0
-	}
+func (c *curve) cut(now time.Time, measured, gap float64, pause time.Duration) {
 	c.everCut, c.cutAt, c.limit, c.passes = true, now, measured, 0
 	c.epoch = mark{act: c.act, cum: c.cum}
 	c.length = c.stay()

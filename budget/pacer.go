@@ -85,7 +85,8 @@ type Pacer struct {
 	hold     time.Time
 	held     bool // hold has not been looked at since it passed
 	n        uint64
-	row      int // refusals in a row with nothing passed
+	row      int // refusals in a row with nothing passed, by the order of sending
+	rowEnd   uint64
 	stats    PacerStats
 }
 
@@ -393,14 +394,19 @@ func (p *Pacer) Observe(s Slot, status int, h http.Header, hint time.Duration) {
 	switch {
 	case refused:
 		p.row++
+		p.rowEnd = max(p.rowEnd, s.n)
 		p.stats.Refused++
 		pause := hint
 		if pause <= 0 {
 			pause = min(seconds(float64(uint64(1)<<min(p.row, 10))/p.perSecond(now)), maxPause)
 		}
+		cut := p.curve != nil && p.curve.refused(now, s, min(hint, maxHold))
+		if p.curve != nil && p.curve.deaf && hint <= 0 {
+			break // refusals that have nothing to do with the rate
+		}
 		p.holdUntil(now.Add(min(pause, maxHold)))
 		event = PacerEvent{Kind: PacerHeld, Until: p.hold, Status: status}
-		if p.curve != nil && p.curve.refused(now, s, min(hint, maxHold)) {
+		if cut {
 			p.stats.Cuts++
 			event.Kind, event.Rate = PacerCut, p.curve.limit*60
 		}
@@ -408,7 +414,9 @@ func (p *Pacer) Observe(s Slot, status int, h http.Header, hint time.Duration) {
 		p.holdUntil(now.Add(min(hint, maxHold)))
 		event = PacerEvent{Kind: PacerHeld, Until: p.hold, Status: status}
 	case status != 0 && status < 500 || status == http.StatusInternalServerError:
-		p.row = 0
+		if s.n > p.rowEnd { // answers to calls from before are slower than refusals
+			p.row = 0
+		}
 		p.stats.Passed++
 		if p.curve != nil {
 			p.curve.passed(s)
