@@ -26,7 +26,10 @@ func newClock() *clock.Mock {
 // plain is a configuration without chance and without storms, as the first
 // sketch's tests assume it.
 func plain(clk *clock.Mock) breaker.Config {
-	cfg := breaker.Config{Name: "up", Threshold: 3, RepeatTrip: -1, Cooldown: 10 * time.Second, MaxCooldown: 80 * time.Second, Jitter: -1}
+	cfg := breaker.Config{
+		Name: "up", Threshold: 3, RepeatTrip: -1, Cooldown: 10 * time.Second, MaxCooldown: 80 * time.Second, Jitter: -1,
+		StoreTimeout: time.Minute, // the disk of a busy machine can be slow
+	}
 	if clk != nil {
 		cfg.Clock = clk
 	}

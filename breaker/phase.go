@@ -54,9 +54,13 @@ func (ph *phase) is(next *phase) bool {
 		(ph.span == 0 || ph.anchor.Equal(next.anchor))
 }
 
-// lasts reports whether calls are refused now. It reads the clock once, and
-// the real one in its cheap monotonic way.
+// lasts reports whether calls are refused now, as far as that is certain
+// without the lock. It reads the clock once, and the real one in its cheap
+// monotonic way.
 func (ph *phase) lasts(b *Breaker) bool {
+	if !ph.sure {
+		return false
+	}
 	if b.real {
 		return time.Until(ph.until) > 0
 	}

@@ -1,0 +1,547 @@
+package breaker_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/nightfuse/nightfuse/breaker"
+	"github.com/nightfuse/nightfuse/internal/call"
+)
+
+// Bug reports of other breakers, each as a test of this one.
+
+// sony/gobreaker#37: the hook ran under the lock, and asking for the state in
+// it hung for ever.
+func TestHookMayCallEverything(t *testing.T) {
+	t.Parallel()
+	clk := newClock()
+	cfg := plain(clk)
+	var b *breaker.Breaker
+	var got []string
+	cfg.OnChange = func(c breaker.Change) {
+		got = append(got, fmt.Sprint(c.From, ">", c.To))
+		_ = b.State()
+		_ = b.String()
+		if p, err := b.Allow(t.Context()); err == nil {
+			p.Ignore()
+		}
+		if c.To == breaker.Open && len(got) == 1 {
+			if err := b.Reset(t.Context(), "from the hook"); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+	b = newBreaker(t, cfg)
+	fail(t, b, 3)
+	if diff := cmp.Diff(got, []string{"closed>open", "open>closed"}); diff != "" {
+		t.Errorf("changes (-got +want):\n%s", diff)
+	}
+}
+
+func TestHookPanicLosesNothing(t *testing.T) {
+	t.Parallel()
+	clk := newClock()
+	cfg := plain(clk)
+	var got []breaker.State
+	cfg.OnChange = func(c breaker.Change) {
+		got = append(got, c.To)
+		panic("hook")
+	}
+	b := newBreaker(t, cfg)
+	fail(t, b, 3)
+	clk.Add(10 * time.Second)
+	probe(t, b).Success()
+	if diff := cmp.Diff(got, []breaker.State{breaker.Open, breaker.HalfOpen, breaker.Closed}); diff != "" {
+		t.Errorf("changes (-got +want):\n%s", diff)
+	}
+	if got := b.Stats().HookPanics; got != 3 {
+		t.Errorf("HookPanics = %d, want 3", got)
+	}
+}
+
+// App-vNext/Polly#217: a call from before the trip succeeded late and closed
+// the circuit.
+func TestStaleSuccessDoesNotClose(t *testing.T) {
+	t.Parallel()
+	clk := newClock()
+	cfg := plain(clk)
+	cfg.Threshold = 2 // and one call out: the trip waits for no more than one failure
+	b := newBreaker(t, cfg)
+	early := allow(t, b)
+	fail(t, b, 3)
+	refusal(t, b)
+	clk.Add(10 * time.Second)
+	probe(t, b)
+	early.Success()
+	wantState(t, b, breaker.HalfOpen)
+	refusal(t, b)
+	if got := b.Stats().Stale; got != 1 {
+		t.Errorf("Stale = %d, want 1", got)
+	}
+}
+
+// App-vNext/Polly#216: while the probe hung every further call was let through.
+func TestOneProbeOfManyCallers(t *testing.T) {
+	t.Parallel()
+	for range 200 {
+		clk := newClock()
+		b := newBreaker(t, plain(clk))
+		fail(t, b, 3)
+		clk.Add(10 * time.Second)
+		if got := race(t, 32, b); got != 1 {
+			t.Fatalf("%d calls went out, want one probe", got)
+		}
+	}
+}
+
+// race has n goroutines ask at once and returns how many were let through.
+func race(t *testing.T, n int, breakers ...*breaker.Breaker) int {
+	var passed atomic.Int32
+	var wg sync.WaitGroup
+	gate := make(chan struct{})
+	for i := range n {
+		wg.Go(func() {
+			<-gate
+			if _, err := breakers[i%len(breakers)].Allow(t.Context()); err == nil {
+				passed.Add(1)
+			} else if !errors.Is(err, breaker.ErrOpen) {
+				t.Error(err)
+			}
+		})
+	}
+	close(gate)
+	wg.Wait()
+	return int(passed.Load())
+}
+
+// resilience4j/resilience4j#544: an ignored probe never gave its permit back.
+func TestIgnoredProbeFreesTheSlot(t *testing.T) {
+	t.Parallel()
+	clk := newClock()
+	b := newBreaker(t, plain(clk))
+	fail(t, b, 3)
+	clk.Add(10 * time.Second)
+	probe(t, b).Ignore()
+	probe(t, b).Ignore()
+	probe(t, b).Ignore() // the third in a row: nothing is learned this way
+	if got := refusal(t, b).Until.Sub(clk.Now()); got != 10*time.Second {
+		t.Errorf("after three ignored probes it is open for %v, want one cooldown that is not doubled", got)
+	}
+	clk.Add(10 * time.Second)
+	probe(t, b).Success()
+	wantState(t, b, breaker.Closed)
+}
+
+// resilience4j/resilience4j#935: a hanging probe kept everybody out for ever.
+func TestLostProbeHasAnEnd(t *testing.T) {
+	t.Parallel()
+	clk := newClock()
+	cfg := plain(clk)
+	cfg.ProbeLease = time.Minute
+	b := newBreaker(t, cfg)
+	fail(t, b, 3)
+	clk.Add(10 * time.Second)
+	lost := probe(t, b)
+	if got := refusal(t, b); got.State != breaker.HalfOpen || !got.Until.Equal(clk.Now().Add(time.Minute)) {
+		t.Errorf("refusal says %v until %v, want half-open until the lease ends", got.State, got.Until)
+	}
+	clk.Add(time.Minute - 1)
+	refusal(t, b)
+	clk.Add(1)
+	second := probe(t, b)
+	lost.Success()
+	wantState(t, b, breaker.HalfOpen)
+	lost.Failure(errUp)
+	second.Success()
+	wantState(t, b, breaker.Closed)
+}
+
+// A result after the lease still counts while nobody else has it.
+func TestLateProbeCountsIfCurrent(t *testing.T) {
+	t.Parallel()
+	clk := newClock()
+	b := newBreaker(t, plain(clk))
+	fail(t, b, 3)
+	clk.Add(10 * time.Second)
+	p := probe(t, b)
+	clk.Add(24 * time.Hour)
+	p.Success()
+	wantState(t, b, breaker.Closed)
+}
+
+// redhat-data-and-ai/template-agent#232: a monotonic stamp was stored, and the
+// restart waited for ever.
+func TestClockOfAnotherBoot(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	cfg := plain(newClock())
+	cfg.Store = newFile(t, dir)
+	fail(t, newBreaker(t, cfg), 3)
+
+	clk := newClock()
+	clk.Set(start.Add(-24 * time.Hour))
+	cfg.Clock, cfg.Store = clk, newFile(t, dir)
+	b := newBreaker(t, cfg)
+	refusal(t, b)
+	// Short-lived processes that only look must see the time pass as well.
+	clk.Add(5 * time.Second)
+	b = newBreaker(t, cfg)
+	refusal(t, b)
+	clk.Add(5 * time.Second)
+	probe(t, newBreaker(t, cfg))
+}
+
+// danielfm/pybreaker#26: building a second breaker reset the shared state.
+func TestNewWritesNothing(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	cfg := plain(newClock())
+	cfg.Store = newFile(t, dir)
+	fail(t, newBreaker(t, cfg), 3)
+	before := stateText(t, dir, "up")
+	b := newBreaker(t, cfg)
+	if diff := cmp.Diff(stateText(t, dir, "up"), before); diff != "" {
+		t.Errorf("New changed the file (-got +want):\n%s", diff)
+	}
+	refusal(t, b)
+	if diff := cmp.Diff(stateText(t, dir, "up"), before); diff != "" {
+		t.Errorf("a refusal changed the file (-got +want):\n%s", diff)
+	}
+}
+
+func stateText(t testing.TB, dir, name string) string {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(dir, name+".json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+// mycelium-labs/mycelium#122: corrupt JSON was read as empty and overwritten.
+// The contents that decode without an error count most: they would silently
+// mean closed.
+func TestDamageIsSetAside(t *testing.T) {
+	t.Parallel()
+	good := func(change func(map[string]any)) string {
+		dir := t.TempDir()
+		cfg := plain(newClock())
+		cfg.Store = newFile(t, dir)
+		fail(t, newBreaker(t, cfg), 3)
+		var m map[string]any
+		if err := json.Unmarshal([]byte(stateText(t, dir, "up")), &m); err != nil {
+			t.Fatal(err)
+		}
+		change(m)
+		text, err := json.Marshal(m)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(text)
+	}
+	for name, content := range map[string]string{
+		"all NUL":        strings.Repeat("\x00", 300),
+		"empty":          "",
+		"cut":            `{"v":1,"state":"op`,
+		"array":          `[1]`,
+		"trailing brace": good(func(map[string]any) {}) + "}",
+		"null":           "null",
+		"empty object":   "{}",
+		"newer version":  good(func(m map[string]any) { m["v"] = 2 }),
+		"unknown state":  good(func(m map[string]any) { m["state"] = "ajar" }),
+		"bad duration":   good(func(m map[string]any) { m["open_for"] = "soon" }),
+		"negative":       good(func(m map[string]any) { m["open_for"] = "-1h" }),
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			dir := t.TempDir()
+			file := filepath.Join(dir, "up.json")
+			if err := os.WriteFile(file, []byte(content), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			var reports []error
+			cfg := plain(newClock())
+			cfg.Store = newFile(t, dir)
+			cfg.OnChange = func(c breaker.Change) {
+				if c.Err != nil {
+					reports = append(reports, c.Err)
+				}
+			}
+			b := newBreaker(t, cfg)
+			if got := stateText(t, dir, "up"); got != content {
+				t.Errorf("New changed the damaged file to %q", got)
+			}
+			p := probe(t, b) // nobody knows: one call finds out
+			refusal(t, b)
+			kept, err := filepath.Glob(filepath.Join(dir, "up%2edamaged-*.json"))
+			if err != nil || len(kept) != 1 {
+				t.Fatalf("set-aside copies: %q, %v; want one", kept, err)
+			}
+			if text, err := os.ReadFile(kept[0]); err != nil || string(text) != content {
+				t.Errorf("the copy holds %q, %v; want the damaged bytes", text, err)
+			}
+			var store *breaker.StoreError
+			if len(reports) != 1 || !errors.As(reports[0], &store) || !strings.HasPrefix(store.Damaged, "up.damaged-") {
+				t.Errorf("reports = %v, want one that names the copy", reports)
+			}
+			p.Success()
+			wantState(t, newBreaker(t, cfg), breaker.Closed)
+			if got := b.Stats().Damaged; got != 1 {
+				t.Errorf("Damaged = %d, want 1", got)
+			}
+		})
+	}
+}
+
+// nodeshift/opossum#719: a restored open state needed a live timer.
+func TestTimeDecidesAfterARestart(t *testing.T) {
+	t.Parallel()
+	clk := newClock()
+	cfg := plain(clk)
+	cfg.Store = newFile(t, t.TempDir())
+	fail(t, newBreaker(t, cfg), 3)
+	clk.Add(10 * time.Second)
+	probe(t, newBreaker(t, cfg))
+}
+
+// github/gh-aw-mcpg#10686: a probe that failed with a transport error was
+// reported to nobody.
+func TestEveryExitSettlesTheProbe(t *testing.T) {
+	t.Parallel()
+	for name, base := range map[string]func(*http.Request) (*http.Response, error){
+		"error":      func(*http.Request) (*http.Response, error) { return nil, errUp },
+		"nil, nil":   func(*http.Request) (*http.Response, error) { return nil, nil },
+		"panic":      func(*http.Request) (*http.Response, error) { panic("base") },
+		"status":     func(*http.Request) (*http.Response, error) { return answer(503, `{}`), nil },
+		"dying body": func(*http.Request) (*http.Response, error) { return dyingAnswer(), nil },
+		"empty answer": func(*http.Request) (*http.Response, error) {
+			return answer(200, `{"choices":[{"message":{"role":"assistant","content":""},"finish_reason":"stop"}]}`), nil
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			clk := newClock()
+			b := newBreaker(t, plain(clk))
+			fail(t, b, 3)
+			clk.Add(10 * time.Second)
+			roundTrip(t, breaker.NewTransport(trip(base), b))
+			if got := refusal(t, b); got.State != breaker.Open || got.Until.Sub(clk.Now()) != 20*time.Second {
+				t.Errorf("after the probe it is %v for %v, want open for 20s", got.State, got.Until.Sub(clk.Now()))
+			}
+		})
+	}
+}
+
+// Goexit says nothing about the upstream, and must not strand the slot.
+func TestGoexitIsIgnored(t *testing.T) {
+	t.Parallel()
+	clk := newClock()
+	b := newBreaker(t, plain(clk))
+	fail(t, b, 3)
+	clk.Add(10 * time.Second)
+	goexit(func() {
+		_ = b.Do(t.Context(), func(context.Context) error { exit(); return nil })
+	})
+	goexit(func() {
+		rt := breaker.NewTransport(trip(func(*http.Request) (*http.Response, error) { exit(); return nil, nil }), b)
+		roundTrip(t, rt)
+	})
+	probe(t, b).Success()
+	if got := b.Stats().Ignored; got != 2 {
+		t.Errorf("Ignored = %d, want 2", got)
+	}
+}
+
+// vllm-project/router PR #60, sgl-project/sglang#25811: prompts that were too
+// long opened the breaker for everyone.
+func TestClientErrorsAreNotTheUpstreams(t *testing.T) {
+	t.Parallel()
+	clk := newClock()
+	b := newBreaker(t, plain(clk))
+	status := 400
+	rt := breaker.NewTransport(trip(func(*http.Request) (*http.Response, error) {
+		return answer(status, `{"error":{"message":"too long","code":"context_length_exceeded"}}`), nil
+	}), b)
+	for _, status = range []int{400, 404, 405, 410, 413, 415, 422, 501, 505} {
+		for range 12 {
+			roundTrip(t, rt)
+		}
+	}
+	if got := b.Stats(); got.State != breaker.Closed || got.Streak != 0 {
+		t.Fatalf("after client errors: %v, streak %d; want closed, 0", got.State, got.Streak)
+	}
+	// A 400 does not forgive either.
+	fail(t, b, 2)
+	status = 400
+	roundTrip(t, rt)
+	status = 503
+	roundTrip(t, rt)
+	refusal(t, b)
+	// As a probe it frees the slot, and the next call is the probe.
+	clk.Add(10 * time.Second)
+	status = 400
+	roundTrip(t, rt)
+	probe(t, b)
+}
+
+// digitaldrywood/detent#1223: forty items each failed once with the same text,
+// and no breaker per item saw it.
+func TestStormOverItems(t *testing.T) {
+	t.Parallel()
+	cfg := plain(newClock())
+	cfg.Threshold, cfg.RepeatTrip = 50, 5
+	b := newBreaker(t, cfg)
+	for i := range 5 {
+		wantState(t, b, breaker.Closed)
+		ctx := call.With(t.Context())
+		ctx.NewItem(fmt.Sprint("item-", i), nil)
+		err := b.Do(ctx, func(context.Context) error { return fmt.Errorf("model overloaded, request %d", 1000+i) })
+		if err == nil {
+			t.Fatal("fn's error is lost")
+		}
+	}
+	if got := refusal(t, b).Signature; got == "" {
+		t.Error("OpenError.Signature is empty")
+	}
+}
+
+// One item that is tried again and again is one item.
+func TestRepeatedItemCountsOnce(t *testing.T) {
+	t.Parallel()
+	cfg := plain(newClock())
+	cfg.Threshold, cfg.RepeatTrip = 50, 3
+	named := call.With(t.Context())
+	named.NewItem("poison", nil)
+	unnamed := call.With(t.Context())
+	for name, ctx := range map[string]context.Context{"by name": named, "by box": unnamed} {
+		b := newBreaker(t, cfg)
+		for range 20 {
+			_ = b.Do(ctx, func(context.Context) error { return errUp })
+		}
+		if got := b.State(); got != breaker.Closed {
+			t.Errorf("%s: one item opened the breaker", name)
+		}
+	}
+	b := newBreaker(t, cfg)
+	for range 3 {
+		_ = b.Do(t.Context(), func(context.Context) error { return errUp })
+	}
+	wantState(t, b, breaker.Open)
+}
+
+// A, B, A, B is a storm of both.
+func TestAlternatingSignatures(t *testing.T) {
+	t.Parallel()
+	cfg := plain(newClock())
+	cfg.Threshold, cfg.RepeatTrip = 50, 5
+	b := newBreaker(t, cfg)
+	errs := []error{errUp, errors.New("something else entirely")}
+	for i := range 9 {
+		allow(t, b).Failure(errs[i%2])
+	}
+	refusal(t, b)
+}
+
+// More kinds of failures than are counted at a time: the frequent one is kept.
+func TestManySignatures(t *testing.T) {
+	t.Parallel()
+	cfg := plain(newClock())
+	cfg.Threshold, cfg.RepeatTrip = 100, 5
+	b := newBreaker(t, cfg)
+	words := strings.Fields("alpha bravo charlie delta echo foxtrot golf hotel india juliett kilo lima mike")
+	for i := range 5 {
+		for _, w := range words[i*2 : i*2+3] {
+			allow(t, b).Failure(errors.New("cannot " + w))
+		}
+		allow(t, b).Failure(errUp)
+	}
+	refusal(t, b)
+}
+
+// resilience4j/resilience4j#858: asking consumed the half-open permit.
+func TestQuestionsHaveNoEffect(t *testing.T) {
+	t.Parallel()
+	clk := newClock()
+	cfg := plain(clk)
+	cfg.Store = breaker.Memory()
+	b := newBreaker(t, cfg)
+	fail(t, b, 3)
+	clk.Add(10 * time.Second)
+	for range 1000 {
+		_ = b.State()
+		_ = b.Stats()
+		_ = b.String()
+		if err := b.Wait(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	probe(t, b)
+}
+
+// reddit/baseplate.go PR #697: all replicas came back at the same instant.
+func TestJitterSpreadsTheProbes(t *testing.T) {
+	t.Parallel()
+	clk := newClock()
+	cfg := plain(clk)
+	cfg.Jitter = 0.2
+	low, high := time.Hour, time.Duration(0)
+	for range 1000 {
+		b := newBreaker(t, cfg)
+		fail(t, b, 3)
+		open := refusal(t, b).Until.Sub(clk.Now())
+		low, high = min(low, open), max(high, open)
+	}
+	if low < 10*time.Second || high > 12*time.Second || high-low < 1500*time.Millisecond {
+		t.Errorf("openings last %v to %v, want 10s to 12s, spread over at least 1.5s", low, high)
+	}
+}
+
+// sony/gobreaker#91: the bound of calls that still go out is what is in flight.
+func TestBurstIsOneTrip(t *testing.T) {
+	t.Parallel()
+	clk := newClock()
+	cfg := breaker.Config{Clock: clk, Jitter: -1}
+	b := newBreaker(t, cfg)
+	var out []*breaker.Permit
+	for range 32 {
+		out = append(out, allow(t, b))
+	}
+	// The first failures come back, each worker asks again at once.
+	failures := 0
+	for _, p := range out {
+		if b.State() != breaker.Closed {
+			break
+		}
+		p.Failure(errUp)
+		failures++
+		if p, err := b.Allow(t.Context()); err == nil {
+			p.Failure(errUp)
+			failures++
+		}
+	}
+	refusal(t, b)
+	if want := 5 + 31; failures != want {
+		t.Errorf("it took %d failures, want RepeatTrip and the calls out at the first: %d", failures, want)
+	}
+	for _, p := range out {
+		p.Failure(errUp)
+	}
+	if got := b.Stats(); got.State != breaker.Open || got.TripsTotal != 1 || got.Trips != 1 {
+		t.Errorf("after the burst: %v, %d trips; want open, 1", got.State, got.TripsTotal)
+	}
+	if got := refusal(t, b).Until.Sub(clk.Now()); got != 30*time.Second {
+		t.Errorf("open for %v, want the base cooldown", got)
+	}
+}

@@ -1,0 +1,478 @@
+package breaker_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"log/slog"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/nightfuse/nightfuse/breaker"
+	"github.com/nightfuse/nightfuse/internal/durable"
+	"github.com/nightfuse/nightfuse/internal/durable/durabletest"
+)
+
+// watched counts what a store is asked, and can be slow or broken.
+type watched struct {
+	breaker.Store
+	delay  atomic.Int64 // before the answer, in nanoseconds
+	broken atomic.Pointer[error]
+	calls  atomic.Int32
+	writes atomic.Int32
+}
+
+func (w *watched) Update(ctx context.Context, name string, fn func([]byte) ([]byte, error)) error {
+	w.calls.Add(1)
+	if d := w.delay.Load(); d > 0 {
+		time.Sleep(time.Duration(d)) // in a bubble; deaf to ctx like a disk
+	}
+	if err := w.broken.Load(); err != nil {
+		return *err
+	}
+	wrote := false
+	err := w.Store.Update(ctx, name, func(old []byte) ([]byte, error) {
+		now, err := fn(old)
+		wrote = err == nil && !bytes.Equal(now, old)
+		return now, err
+	})
+	if wrote {
+		w.writes.Add(1)
+	}
+	return err
+}
+
+func (w *watched) setBroken(err error) {
+	if err == nil {
+		w.broken.Store(nil)
+		return
+	}
+	w.broken.Store(&err)
+}
+
+func TestGoodCallsWriteNothing(t *testing.T) {
+	t.Parallel()
+	store := &watched{Store: breaker.Memory()}
+	cfg := plain(newClock())
+	cfg.Store = store
+	b := newBreaker(t, cfg)
+	for range 1000 {
+		allow(t, b).Success()
+		if err := b.Do(t.Context(), func(context.Context) error { return nil }); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got := store.writes.Load(); got != 0 {
+		t.Errorf("%d writes for good calls", got)
+	}
+	if got := store.calls.Load(); got != 1 {
+		t.Errorf("%d operations of the store while the clock stood, want New's one", got)
+	}
+}
+
+func TestBurstIsFewWrites(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		store := &watched{Store: breaker.Memory()}
+		b := newBreaker(t, breaker.Config{Store: store})
+		var permits []*breaker.Permit
+		for range 32 {
+			permits = append(permits, allow(t, b))
+		}
+		store.delay.Store(int64(time.Millisecond))
+		var wg sync.WaitGroup
+		for _, p := range permits {
+			wg.Go(func() { p.Failure(errUp) })
+		}
+		wg.Wait()
+		refusal(t, b)
+		if got := store.writes.Load(); got < 1 || got > 3 {
+			t.Errorf("%d writes for a burst of 32 failures, want at most 3", got)
+		}
+		again := newBreaker(t, breaker.Config{Store: store})
+		if got := again.Stats(); got.State != breaker.Open || got.TripsTotal != 1 {
+			t.Errorf("the store holds %v, %d trips; want open, 1", got.State, got.TripsTotal)
+		}
+	})
+}
+
+// A store that hangs, deaf to its context, holds up three callers at most, and
+// none for longer than StoreTimeout.
+func TestStalledStore(t *testing.T) {
+	t.Parallel()
+	for name, wrap := range map[string]func(*watched) breaker.Store{
+		"numbered":   func(w *watched) breaker.Store { return numbered{w, w.Store.(breaker.Sequencer)} },
+		"unnumbered": func(w *watched) breaker.Store { return w },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				store := &watched{Store: breaker.Memory()}
+				var reports atomic.Int32
+				b := newBreaker(t, breaker.Config{Store: wrap(store), OnChange: func(c breaker.Change) {
+					if c.Err != nil {
+						reports.Add(1)
+					}
+				}})
+				store.delay.Store(int64(5 * time.Second))
+				var held, longest, good atomic.Int64
+				var wg sync.WaitGroup
+				begin := time.Now()
+				for i := range 32 {
+					wg.Go(func() {
+						for n := range 40 {
+							before := time.Now()
+							p, err := b.Allow(t.Context())
+							if err != nil {
+								t.Error("a good night was refused:", err)
+								return
+							}
+							waited := time.Since(before)
+							time.Sleep(20 * time.Millisecond)
+							before = time.Now()
+							if (i+n)%4 == 0 {
+								p.Failure(errUp)
+							} else {
+								p.Success()
+								good.Add(1)
+							}
+							waited += time.Since(before)
+							if waited > 0 {
+								held.Add(1)
+							}
+							for l := longest.Load(); int64(waited) > l && !longest.CompareAndSwap(l, int64(waited)); l = longest.Load() {
+							}
+						}
+					})
+				}
+				wg.Wait()
+				if took := time.Since(begin); took > 40*20*time.Millisecond+2*time.Second {
+					t.Errorf("the night took %v", took)
+				}
+				if held.Load() > 3 || time.Duration(longest.Load()) > time.Second {
+					t.Errorf("%d callers were held up, for up to %v; want at most 3, for at most 1s", held.Load(), time.Duration(longest.Load()))
+				}
+				if s := b.Stats(); s.StoreErrors == 0 || reports.Load() != 1 {
+					t.Errorf("%d store errors, %d reports; want some and one", s.StoreErrors, reports.Load())
+				}
+				// When the store works again what was counted is written.
+				store.delay.Store(0)
+				time.Sleep(time.Minute)
+				wantState(t, b, breaker.Closed)
+				if err := b.Trip(t.Context(), "test"); err != nil {
+					t.Error(err)
+				}
+			})
+		})
+	}
+}
+
+type numbered struct {
+	*watched
+	breaker.Sequencer
+}
+
+// A burst of refusals while the store hangs still opens the breaker at once,
+// and probes go out one at a time.
+func TestTripWhileTheStoreHangs(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		store := &watched{Store: breaker.Memory()}
+		cfg := breaker.Config{Store: store, Jitter: -1}
+		b := newBreaker(t, cfg)
+		store.delay.Store(int64(time.Hour))
+		fail(t, b, 5)
+		open := refusal(t, b)
+		time.Sleep(time.Until(open.Until))
+		if got := race(t, 50, b); got != 1 {
+			t.Errorf("%d probes went out with the store down, want 1", got)
+		}
+		time.Sleep(2 * time.Hour) // let the hanging operations come back
+	})
+}
+
+// After a failure the store is left alone for 1 s, doubling to 30 s, and then
+// learns what happened.
+func TestStoreComesBack(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var log bytes.Buffer
+		store := &watched{Store: breaker.Memory()}
+		cfg := breaker.Config{
+			Name: "up", Store: store, Jitter: -1, Cooldown: time.Hour,
+			Logger: slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
+				if a.Key == slog.TimeKey {
+					return slog.Attr{}
+				}
+				return a
+			}})),
+		}
+		b := newBreaker(t, cfg)
+		store.setBroken(errors.New("connection refused"))
+		allow(t, b).Failure(errUp)
+		allow(t, b).Failure(errUp)
+		calls := store.calls.Load()
+		begin := time.Now()
+		var asked []time.Duration
+		for time.Since(begin) < 3*time.Minute {
+			time.Sleep(time.Second / 2)
+			_ = b.State()
+			if n := store.calls.Load(); n != calls {
+				calls = n
+				asked = append(asked, time.Since(begin).Round(time.Second))
+			}
+		}
+		want := []time.Duration{1, 3, 7, 15, 31, 61, 91, 121, 151}
+		for i := range want {
+			want[i] *= time.Second
+		}
+		if diff := cmp.Diff(asked, want); diff != "" {
+			t.Errorf("the broken store was asked at (-got +want):\n%s", diff)
+		}
+		store.setBroken(nil)
+		time.Sleep(time.Minute)
+		_ = b.State()
+		if got := newBreaker(t, breaker.Config{Name: "up", Store: store}).Stats().Streak; got != 2 {
+			t.Errorf("the store has %d failures, want both that were counted meanwhile", got)
+		}
+
+		store.setBroken(errors.New("connection refused"))
+		allow(t, b).Failure(errUp)
+		allow(t, b).Failure(errUp)
+		allow(t, b).Failure(errUp)
+		refusal(t, b)
+		if err := b.Trip(t.Context(), "by hand"); err == nil {
+			t.Error("Trip says nothing about a store that cannot be written")
+		}
+		store.setBroken(nil)
+		time.Sleep(time.Minute)
+		_ = b.State()
+		if got := newBreaker(t, breaker.Config{Name: "up", Store: store}).Stats(); got.State != breaker.Open || got.TripsTotal != 2 {
+			t.Errorf("the store holds %v, %d trips; want open, 2", got.State, got.TripsTotal)
+		}
+		text := log.String()
+		if n := strings.Count(text, "connection refused"); n != 2 {
+			t.Errorf("two outages of the store were logged %d times:\n%s", n, text)
+		}
+		if n := strings.Count(text, "the store works again"); n != 2 {
+			t.Errorf("two recoveries were logged %d times:\n%s", n, text)
+		}
+	})
+}
+
+// A store that panics or ends its goroutine is a store that failed.
+func TestStorePanics(t *testing.T) {
+	t.Parallel()
+	for name, f := range map[string]func(){"panic": func() { panic("driver") }, "goexit": exit} {
+		cfg := plain(newClock())
+		cfg.Store = storeFunc(func(context.Context, string, func([]byte) ([]byte, error)) error { f(); return nil })
+		b := newBreaker(t, cfg)
+		fail(t, b, 3)
+		if got := b.Stats(); got.State != breaker.Open || got.StoreErrors == 0 {
+			t.Errorf("%s: %v, %d store errors; want open, some", name, got.State, got.StoreErrors)
+		}
+	}
+}
+
+type storeFunc func(context.Context, string, func([]byte) ([]byte, error)) error
+
+func (f storeFunc) Update(ctx context.Context, name string, fn func([]byte) ([]byte, error)) error {
+	return f(ctx, name, fn)
+}
+
+// Every step of a write fails once: no good call becomes an error, the breaker
+// trips all the same, the fault is counted and reported once, and the trip
+// reaches the file when the disk works again.
+func TestFileFaults(t *testing.T) {
+	t.Parallel()
+	fails := func(kind string, err error) func(durabletest.Op) (int, error) {
+		return func(op durabletest.Op) (int, error) {
+			if op.Kind == kind {
+				return 3, err
+			}
+			return 0, nil
+		}
+	}
+	for name, hook := range map[string]func(durabletest.Op) (int, error){
+		"disk full":           fails("write", syscall.ENOSPC),
+		"fsync":               fails("sync", syscall.EIO),
+		"rename":              fails("rename", syscall.EACCES),
+		"directory sync":      fails("syncdir", syscall.EIO),
+		"read":                fails("read", syscall.EIO),
+		"read-only directory": fails("open", syscall.EROFS),
+		"locks":               fails("lock", syscall.ENOLCK),
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			dir := t.TempDir()
+			clk := newClock()
+			cfg := plain(clk)
+			cfg.Store = newFile(t, dir)
+			allow(t, newBreaker(t, cfg)).Failure(errUp) // there is a record
+
+			var on atomic.Bool
+			faults := &durabletest.Faults{Hook: func(op durabletest.Op) (int, error) {
+				if on.Load() {
+					return hook(op)
+				}
+				return 0, nil
+			}}
+			store, err := breaker.FileOn(faults, dir)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var reports []error
+			cfg.Store = store
+			cfg.OnChange = func(c breaker.Change) {
+				if c.Err != nil {
+					reports = append(reports, c.Err)
+				}
+			}
+			b := newBreaker(t, cfg)
+			on.Store(true)
+			fail(t, b, 1)
+			if err := b.Do(t.Context(), func(context.Context) error { return nil }); err != nil {
+				t.Errorf("a good call became %v", err)
+			}
+			fail(t, b, 3)
+			refusal(t, b)
+			if s := b.Stats(); s.StoreErrors == 0 || len(reports) != 1 {
+				t.Errorf("%d store errors, reports %v; want some and one", s.StoreErrors, reports)
+			}
+			on.Store(false)
+			clk.Add(5 * time.Second)
+			refusal(t, b)
+			cfg.Store, cfg.OnChange = newFile(t, dir), nil
+			refusal(t, newBreaker(t, cfg))
+		})
+	}
+}
+
+// A lock that another process holds is a store that does not answer.
+func TestFileLockHeld(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	cfg := plain(newClock())
+	cfg.Store, cfg.StoreTimeout = newFile(t, dir), 50*time.Millisecond
+	b := newBreaker(t, cfg)
+	other, err := durable.OpenLock(nil, filepath.Join(dir, "up.lock"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := other.Lock(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	fail(t, b, 3)
+	refusal(t, b)
+	err = b.Trip(t.Context(), "by hand")
+	var store *breaker.StoreError
+	if !errors.As(err, &store) {
+		t.Errorf("Trip = %v, want a StoreError", err)
+	}
+	if err := other.Unlock(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// A lost reply: the store has granted the probe and says that it has not.
+func TestLostReply(t *testing.T) {
+	t.Parallel()
+	clk := newClock()
+	store := &watched{Store: breaker.Memory()}
+	var lose atomic.Bool
+	cfg := plain(clk)
+	cfg.Store = storeFunc(func(ctx context.Context, name string, fn func([]byte) ([]byte, error)) error {
+		err := store.Update(ctx, name, fn)
+		if lose.Swap(false) {
+			return errors.New("connection reset")
+		}
+		return err
+	})
+	b := newBreaker(t, cfg)
+	fail(t, b, 3)
+	clk.Add(10 * time.Second)
+	_ = b.State() // the look that is due
+	lose.Store(true)
+	p := probe(t, b)
+	refusal(t, b)
+	clk.Add(2 * time.Second)
+	p.Success()
+	wantState(t, b, breaker.Closed)
+	cfg.Store = store
+	wantState(t, newBreaker(t, cfg), breaker.Closed)
+}
+
+// Two processes lose and find the store at different times: the one that has
+// moved on further wins, and nobody is stuck.
+func TestStoresOfTwoMinds(t *testing.T) {
+	t.Parallel()
+	clk := newClock()
+	shared := breaker.Memory()
+	one, two := &watched{Store: shared}, &watched{Store: shared}
+	cfg := plain(clk)
+	cfg.Store = one
+	a := newBreaker(t, cfg)
+	cfg.Store = two
+	b := newBreaker(t, cfg)
+	one.setBroken(errors.New("down"))
+	fail(t, a, 3)
+	refusal(t, a)
+	allow(t, b).Failure(errUp)
+	allow(t, b).Success()
+	one.setBroken(nil)
+	clk.Add(2 * time.Second)
+	refusal(t, a)
+	refusal(t, b)
+	clk.Add(8 * time.Second)
+	if got := race(t, 20, a, b); got != 1 {
+		t.Errorf("%d probes, want 1", got)
+	}
+}
+
+// Files that were deleted under a running program are made again.
+func TestDeletedFolder(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join(t.TempDir(), "state")
+	clk := newClock()
+	cfg := plain(clk)
+	cfg.Store = newFile(t, dir)
+	b := newBreaker(t, cfg)
+	allow(t, b).Failure(errUp)
+	removeAll(t, dir)
+	fail(t, b, 3)
+	cfg.Store = newFile(t, dir)
+	again := newBreaker(t, cfg)
+	refusal(t, again)
+	// And both exclude each other again.
+	clk.Add(10 * time.Second)
+	if got := race(t, 20, b, again); got != 1 {
+		t.Errorf("%d probes, want 1", got)
+	}
+}
+
+func TestNamesOfFiles(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	cfg := plain(newClock())
+	cfg.Store = newFile(t, dir)
+	for _, name := range []string{"api.x.com", "API.x.com", "a/b:c", strings.Repeat("Q", 150)} {
+		cfg.Name = name
+		fail(t, newBreaker(t, cfg), 1)
+	}
+	got := list(t, dir, ".json")
+	if len(got) != 4 || len(got[1]) > 210 {
+		t.Fatalf("files: %q, want four with short names", got)
+	}
+	want := []string{"%41%50%49%2ex%2ecom.json", got[1], "a%2fb%3ac.json", "api%2ex%2ecom.json"}
+	if diff := cmp.Diff(got, want); diff != "" {
+		t.Errorf("files (-got +want):\n%s", diff)
+	}
+}
