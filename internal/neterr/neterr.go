@@ -15,6 +15,7 @@ import (
 	"net/http"
 	"net/url"
 	"os"
+	"reflect"
 	"strings"
 	"syscall"
 )
@@ -110,7 +111,6 @@ func ofSetup(err error) Kind {
 		host       x509.HostnameError
 		invalid    x509.CertificateInvalidError
 		roots      x509.SystemRootsError
-		alert      tls.AlertError
 		record     tls.RecordHeaderError
 		dns        *net.DNSError
 		address    *net.AddrError
@@ -119,16 +119,15 @@ func ofSetup(err error) Kind {
 	switch {
 	case errors.As(err, &unverified), errors.As(err, &authority), errors.As(err, &host), errors.As(err, &invalid), errors.As(err, &roots):
 		return Cert
-	case errors.As(err, &alert):
-		if refusesUs(alert) {
-			return Cert
-		}
-		return Broken
 	case errors.Is(err, http.ErrSchemeMismatch):
 		return Bad
 	case errors.As(err, &record):
-		// The first record: what answers there does not speak TLS.
-		if strings.HasPrefix(record.Msg, "first record") {
+		// The first record: what answers there does not speak TLS. When it is a
+		// plain HTTP server, the URL's scheme is wrong.
+		switch {
+		case string(record.RecordHeader[:]) == "HTTP/":
+			return Bad
+		case strings.HasPrefix(record.Msg, "first record"):
 			return Dial
 		}
 		return Broken
@@ -139,6 +138,11 @@ func ofSetup(err error) Kind {
 		return Dial
 	case errors.As(err, &op):
 		switch op.Op {
+		case "remote error", "local error":
+			if refusesUs(op.Err) {
+				return Cert
+			}
+			return Broken
 		case "dial", "proxyconnect", "socks connect", "connect":
 			if errors.As(err, &address) {
 				return Bad
@@ -148,22 +152,41 @@ func ofSetup(err error) Kind {
 	case errors.Is(err, syscall.ECONNREFUSED):
 		return Dial
 	}
-	var (
-		escape url.EscapeError
-		name   url.InvalidHostError
-		ue     *url.Error
-	)
-	if errors.As(err, &escape) || errors.As(err, &name) || errors.As(err, &ue) && ue.Op == "parse" {
+	if badURL(err) {
 		return Bad
 	}
 	return ofSetupText(leaf(err).Error())
 }
 
-// refusesUs reports whether the alert is about our certificate or about what
+// badURL reports whether err comes from net/url, below the *url.Error that
+// http.Client wraps everything in.
+func badURL(err error) bool {
+	var (
+		escape url.EscapeError
+		host   url.InvalidHostError
+		ue     *url.Error
+	)
+	if errors.As(err, &escape) || errors.As(err, &host) {
+		return true
+	}
+	for errors.As(err, &ue) {
+		if ue.Op == "parse" {
+			return true
+		}
+		err = ue.Err
+	}
+	return false
+}
+
+// refusesUs reports whether a TLS alert is about a certificate or about what
 // both sides can speak: the same again would meet it again. The numbers are RFC
-// 8446's, section 6.
-func refusesUs(a tls.AlertError) bool {
-	switch a {
+// 8446's, section 6; crypto/tls does not export the type of alerts over TCP.
+func refusesUs(alert error) bool {
+	v := reflect.ValueOf(alert)
+	if v.Kind() != reflect.Uint8 {
+		return false
+	}
+	switch v.Uint() {
 	case 40, 42, 43, 44, 45, 46, 48, 49, 70, 71, 109, 112, 116, 120:
 		return true
 	}
@@ -271,7 +294,7 @@ func ofWire(err error) Kind {
 		errors.As(err, &op):
 		return Broken
 	}
-	text := leaf(err).Error()
+	text := err.Error()
 	if strings.Contains(text, "server closed idle connection") || strings.Contains(text, "transport connection broken") ||
 		strings.Contains(text, "malformed HTTP") {
 		return Broken
