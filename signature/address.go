@@ -1,5 +1,7 @@
 package signature
 
+import "unicode/utf8"
+
 // url keeps the scheme and the host of an URL. User info, port, path, query
 // and fragment go: they hold ids and secrets, and the same fault meets every
 // path of a host.
@@ -7,22 +9,36 @@ func (z *scanner) url(i, j int, b uint8) {
 	s := z.s
 	z.copy(i, j, b)
 	k := j + len("://")
+	if c := z.at(k); class[c]&cAlnum == 0 && c != '[' && c != '/' && c != mark && (c < 0x80 || z.foreign(k) == 0) {
+		z.dst = append(z.dst, "://"...)
+		z.i = k
+		return
+	}
 	e := k
 	limit := z.end
-	if z.quote > k {
-		limit = min(limit, z.quote)
+	quoted := z.close > k && z.close <= z.end
+	if quoted {
+		limit = z.close
 	}
 	open := z.before(i)
 	for e < limit {
 		c := s[e]
-		if class[c]&(cSpace|cHigh) != 0 || c == '"' || c == '`' || c == '<' || c == '>' ||
+		if class[c]&cHigh != 0 {
+			n := z.foreign(e)
+			if n == 0 {
+				break
+			}
+			e += n
+			continue
+		}
+		if class[c]&cSpace != 0 || c == '"' || c == '`' || c == '<' || c == '>' ||
 			c == '\'' && open == '\'' || c == ')' && open == '(' || c == ']' && open == '[' ||
 			c == '\\' && e+1 < limit && s[e+1] == '"' {
 			break
 		}
 		e++
 	}
-	if e < limit && z.quote > k && (class[s[e]]&(cSpace|cHigh) != 0) {
+	if e < limit && quoted && (class[s[e]]&(cSpace|cHigh) != 0) {
 		e = limit // a broken URL within quotes ends with them
 	}
 	for e > k {
@@ -39,23 +55,46 @@ func (z *scanner) url(i, j int, b uint8) {
 	z.dst = append(z.dst, "://"...)
 	a := k // the authority
 	h := k
-	for h < e && s[h] != '/' && s[h] != '?' && s[h] != '\\' && !(s[h] == mark && fragment(s[h+1:e])) {
+	for h < e && class[s[h]]&(cSpace|cHigh) == 0 && s[h] != '/' && s[h] != '?' && s[h] != '\\' && !(s[h] == mark && fragment(s[h+1:e])) {
 		if s[h] == '@' {
 			a = h + 1
 		}
 		h++
 	}
+	h = a
+	for h < e && (isAlnum(s[h]) || s[h] == '.' || s[h] == '-' || s[h] == '_' || s[h] == ':' || s[h] == '[' || s[h] == '%' && s[a] == '[' || s[h] == mark && !fragment(s[h+1:e])) {
+		h++
+	}
 	z.i = e
 	z.chunk = e
 	z.host(a, h)
+	z.fence = len(z.dst)
 	if z.n != nil {
 		z.n[kindURL]++
 	}
 }
 
+// foreign gives the length of what is not ASCII at e and becomes a mark or may
+// do so, and therefore does not end an URL: broken UTF-8, digits, quotes. Text
+// that follows without a blank, as in Chinese, gives 0.
+func (z *scanner) foreign(e int) int {
+	r, n := utf8.DecodeRuneInString(z.s[e:z.end])
+	if r == utf8.RuneError && n <= 1 || 0xff10 <= r && r <= 0xff19 || r == 0x201c {
+		return n
+	}
+	return 0
+}
+
 // fragment tells the fragment behind a host from the mark of a folded one.
 func fragment(rest string) bool {
-	return rest != "" && rest[0] != '.' && rest[0] != '-' && rest[0] != ':' && rest[0] != '/' && rest[0] != '?' && rest[0] != mark
+	if rest == "" {
+		return false
+	}
+	switch rest[0] {
+	case '.', '-', '_', ':', '/', '?', ',', ';', '!', ')', ']', '}', '\'', mark:
+		return false
+	}
+	return true
 }
 
 // host appends the host s[a:h], which may have a port.
@@ -64,7 +103,7 @@ func (z *scanner) host(a, h int) {
 	switch {
 	case a >= h:
 		return
-	case s[a] == '[', isIPv4(s[a:h]), s[a] == mark, z.r.hosts == HostsFold:
+	case s[a] == '[', isIPv4(s[a:h]), z.r.hosts == HostsFold:
 		z.dst = append(z.dst, mark)
 		return
 	}
@@ -88,7 +127,7 @@ func (z *scanner) host(a, h int) {
 			e++
 		}
 		switch {
-		case b&cDigit == 0 && e-k < 24, b&cLetter != 0 && keptHost(s[k:e]), b&cLetter == 0 && region(s[a:k]):
+		case b&cDigit == 0 && !(e-k >= 8 && randomLetters(s[k:e], b, false)), b&cLetter != 0 && keptHost(s[k:e]), b&cLetter == 0 && region(s[a:k]):
 			for ; k < e; k++ {
 				z.dst = append(z.dst, lower[s[k]])
 			}

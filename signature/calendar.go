@@ -12,9 +12,10 @@ func (z *scanner) calendar(i, j int, spaced bool) bool {
 	if z.at(k) == ',' || z.at(k) == '.' {
 		k++
 	}
-	for z.at(k) == ' ' || month && (z.at(k) == '-' || z.at(k) == '/') {
+	if month && (z.at(k) == '-' || z.at(k) == '/') {
 		k++
 	}
+	k = z.blanks(k)
 	next := z.at(k)
 	glued := len(z.dst) > z.base+1 && z.dst[len(z.dst)-2] == mark && (z.dst[len(z.dst)-1] == '-' || z.dst[len(z.dst)-1] == '/')
 	switch {
@@ -31,7 +32,7 @@ func (z *scanner) calendar(i, j int, spaced bool) bool {
 		for e < z.end && class[s[e]]&cLetter != 0 {
 			e++
 		}
-		if m, ok := calendarName(s[k:e]); ok && m && z.at(e) == ' ' && (isDigit(z.at(e+1)) || z.at(e+1) == ' ' && isDigit(z.at(e+2))) {
+		if m, ok := calendarName(s[k:e]); ok && m && z.blanks(e) > e && isDigit(z.at(z.blanks(e))) {
 			z.i = k
 			return true
 		}

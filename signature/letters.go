@@ -50,27 +50,27 @@ func randomLetters(w string, b uint8, sep bool) bool {
 	if n >= 64 {
 		return true
 	}
-	common, all, changes := 0, 0, 0
+	// Once with the seams of camelCase left out, once as it reads in lower case:
+	// what folds in a template must fold in its message, too.
+	common, all, changes, plain := 0, 0, 0, 0
 	for k := 1; k < n; k++ {
 		x, y := class[w[k-1]], class[w[k]]
+		hit := int(follows[lower[w[k-1]]-'a'] >> (lower[w[k]] - 'a') & 1)
+		plain += hit
 		if x != y {
 			changes++
 			if x&cLower != 0 {
-				continue // a new word of camelCase begins here
+				continue
 			}
 		}
 		all++
-		if follows[lower[w[k-1]]-'a']>>(lower[w[k]]-'a')&1 != 0 {
-			common++
-		}
+		common += hit
 	}
 	switch {
-	case allHex(w):
+	case allHex(w), n >= 16 && plain*2 < n-1, n >= 10 && plain*10 < (n-1)*(3+bit(sep)):
 		return true
-	case b&cLetter == cUpper:
-		return n >= 20 && common*5 < all*2
-	case b&cLetter == cLower:
-		return n >= 16 && common*2 < all || n >= 10 && common*10 < all*(3+bit(sep))
+	case b&cLetter != cLetter:
+		return false
 	case changes*10 < n*3:
 		return n >= 16 && common*2 < all
 	case n >= 20:
@@ -89,4 +89,59 @@ func bit(b bool) int {
 		return 1
 	}
 	return 0
+}
+
+// randomFrom gives the position from which the compound t is random letters,
+// digits, hyphens and underscores, as nanoid and base64url make them; a word
+// may go before it as prefix. It gives -1 if t is something else.
+func randomFrom(t string) int {
+	if len(t) < 16 {
+		return -1
+	}
+	k := 0
+	for k < len(t) && class[t[k]]&cLower != 0 {
+		k++
+	}
+	if k == len(t) || k > 0 && k > 12 {
+		k = 0
+	} else if k > 0 && (t[k] != '-' && t[k] != '_' || k >= 8 && randomLetters(t[:k], cLower, false)) {
+		k = 0
+	} else if k > 0 {
+		k++
+	}
+	var b uint8
+	changes, common, all, low := 0, 0, 0, 0
+	for i := k; i < len(t); i++ {
+		x := class[t[i]]
+		if x&cAlnum == 0 && t[i] != '-' && t[i] != '_' {
+			return -1
+		}
+		b |= x
+		if x&cLower != 0 {
+			low++
+		} else {
+			low = 0
+		}
+		if low > 7 {
+			return -1
+		}
+		if i == k {
+			continue
+		}
+		p := class[t[i-1]]
+		if x != p {
+			changes++
+		}
+		if x&cLetter != 0 && p&cLetter != 0 {
+			all++
+			if follows[lower[t[i-1]]-'a']>>(lower[t[i]]-'a')&1 != 0 {
+				common++
+			}
+		}
+	}
+	n := len(t) - k
+	if n < 14 || b&cAlnum != cAlnum || changes*5 < n*2 || common*10 > all*6 {
+		return -1
+	}
+	return k
 }

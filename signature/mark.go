@@ -15,7 +15,6 @@ const (
 	kindEmail
 	kindPath
 	kindQuoted
-	kindTime
 	kindSecret
 	kindHook
 	kindInvalid
@@ -23,7 +22,7 @@ const (
 )
 
 var kindNames = [kinds]string{
-	"mark", "number", "id", "uuid", "address", "url", "email", "path", "quoted", "time", "secret", "hook", "invalid",
+	"mark", "number", "id", "uuid", "address", "url", "email", "path", "quoted", "secret", "hook", "invalid",
 }
 
 // fold replaces what was just read by a mark. Marks that only separators keep
@@ -33,29 +32,61 @@ func (z *scanner) fold(k kind) {
 	if z.n != nil {
 		z.n[k]++
 	}
-	d := z.dst
-	n := len(d)
-	e := n
-	for e > z.base && n-e < 3 && (class[d[e-1]]&cJoin != 0 || d[e-1] == '>' && e-1 > z.base && d[e-2] == '-') {
-		e--
+	if k == kindID || k == kindUUID {
+		z.dropPrefix()
 	}
-	switch {
-	case e > z.base && d[e-1] == mark:
-		z.dst = d[:e]
-	default:
+	z.collapse()
+	z.trail()
+	z.unrepeat()
+	z.resolver()
+}
+
+// collapse appends a mark unless there is one that only separators keep apart.
+func (z *scanner) collapse() {
+	for {
+		d := z.dst
+		n := len(d)
+		e := n
+		for e > z.base && n-e < 3 && (class[d[e-1]]&cJoin != 0 || d[e-1] == '>' && e-1 > z.base && d[e-2] == '-') {
+			e--
+		}
+		if e > z.base && d[e-1] == mark && e != z.fence {
+			z.dst = d[:e]
+			return
+		}
 		// A sign, or the colon of an address without a host, is part of the value.
 		if n > z.base {
-			switch c := d[n-1]; {
-			case (c == '-' || c == '+') && (n-1 == z.base || opens(d[n-2]) || d[n-2] == '_'),
-				c == ':' && (n-1 == z.base || d[n-2] == ' '):
-				d = d[:n-1]
+			c := d[n-1]
+			start := n-1 == z.base
+			if (c == '-' || c == '+') && (start || opens(d[n-2]) || d[n-2] == '_') || c == ':' && (start || d[n-2] == ' ') {
+				z.dst = d[:n-1]
+				continue
 			}
 		}
 		z.dst = append(d, mark)
+		return
 	}
-	z.trail(k)
-	z.unrepeat()
-	z.resolver()
+}
+
+// dropPrefix removes the prefix of an id that names one request or one answer:
+// proxies put ids of their own in the place of the provider's.
+func (z *scanner) dropPrefix() {
+	d := z.dst
+	n := len(d) - 1
+	if n <= z.base || d[n] != '_' && d[n] != '-' {
+		return
+	}
+	a := n
+	for a > z.base && class[d[a-1]]&cLetter != 0 && n-a < 9 {
+		a--
+	}
+	if a > z.base && (d[a-1] == '_' || d[a-1] == '-' || isAlnum(d[a-1])) {
+		return
+	}
+	switch string(d[a:n]) {
+	case "req", "chatcmpl", "cmpl", "toolu", "call", "msg", "resp", "evt", "rs", "fc", "trace", "span":
+		z.dst = d[:a]
+	}
 }
 
 // opens reports whether a value may start right after c.
@@ -69,7 +100,7 @@ func opens(c byte) bool {
 
 // trail absorbs what belongs to the value just folded: an ellipsis, a unit,
 // the zone of a time.
-func (z *scanner) trail(k kind) {
+func (z *scanner) trail() {
 	for z.i < z.end {
 		i := z.i
 		switch c := z.s[i]; {
@@ -82,13 +113,13 @@ func (z *scanner) trail(k kind) {
 		case c == 0xc2 && hasAt(z.s[:z.end], i, "\u00b5s"), c == 0xce && hasAt(z.s[:z.end], i, "\u03bcs"):
 			z.i += 3
 			continue
-		case c == ' ' && k <= kindNumber || c == ' ' && k == kindTime || c == '\u0020' && k == kindID:
-			j := i + 1
+		case class[c]&(cSpace|cHigh) != 0:
+			j := z.blanks(i)
 			e := j
 			for e < z.end && class[z.s[e]]&cLetter != 0 {
 				e++
 			}
-			if e-j > 0 && e-j <= 12 && (e == z.end || class[z.s[e]]&(cDigit|cHigh) == 0 && z.s[e] != '_' && z.s[e] != '=') && isUnit(z.s[j:e]) {
+			if j > i && e-j > 0 && e-j <= 12 && (e == z.end || z.blanks(e) > e || class[z.s[e]]&(cDigit|cHigh) == 0 && z.s[e] != '_' && z.s[e] != '=' && z.s[e] != mark) && isUnit(z.s[j:e]) {
 				z.i = e
 				continue
 			}
@@ -123,7 +154,7 @@ func (z *scanner) unrepeat() {
 	for a > z.base && d[a-1] != ' ' && n-a < 40 {
 		a--
 	}
-	if a <= z.base || d[a-1] != ' ' || a == n-1 {
+	if a <= z.base || d[a-1] != ' ' || a == n-1 || class[d[a]]&(cAlnum|cHigh) == 0 {
 		return
 	}
 	w := n - a

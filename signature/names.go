@@ -13,7 +13,7 @@ func keptMixed(s string) bool {
 		"h2", "h2c", "h3", "http1", "http2", "http3", "ipv4", "ipv6", "ip4", "ip6", "tcp4", "tcp6", "udp4", "udp6", "inet6", "socks4", "socks5",
 		"ssl2", "ssl3", "sslv2", "sslv3", "tls1", "tls10", "tls11", "tls12", "tls13", "tlsv1", "oauth1", "oauth2", "saml2", "fido2",
 		"s3", "ec2", "r2", "b2", "k8s", "k3s", "i18n", "l10n", "a11y", "e2e", "p2p", "b2b", "n8n", "mp3", "mp4", "h264", "h265", "3gp", "7z", "bz2",
-		"amd64", "arm64", "x86", "x64", "i386", "win32", "win64", "neo4j", "log4j", "db2", "web3", "v8",
+		"amd64", "arm64", "x86", "x64", "i386", "win32", "win64", "neo4j", "log4j", "db2", "web3",
 		"mp3s", "ext4", "fat32", "lz4", "gpt2", "gpt3", "gpt4", "o1", "o3", "o4", "4o", "bm25", "int4", "fp8", "fp16", "fp32", "bf16":
 		return true
 	}

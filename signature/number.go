@@ -77,7 +77,7 @@ func (z *scanner) keepNumber(i, j int) bool {
 	next := z.at(j)
 	switch next {
 	case '.', ',', ':', '/':
-		if c := z.at(j + 1); isDigit(c) || c == mark {
+		if isDigit(z.at(j + 1)) {
 			return false
 		}
 	case '%', '_', '+':
@@ -112,7 +112,7 @@ func (z *scanner) keepNumber(i, j int) bool {
 			return n <= 5
 		}
 		if n == 4 || n == 5 {
-			return next == ':' || next == ' ' && z.at(j+1) == '(' || next == ')'
+			return next == ':' || z.at(z.blanks(j)) == '(' || next == ')'
 		}
 		if next == ')' {
 			return true
@@ -124,7 +124,7 @@ func (z *scanner) keepNumber(i, j int) bool {
 			return n <= 3
 		}
 	case "close":
-		return n == 4 && next == ' ' && z.at(j+1) == '('
+		return n == 4 && z.at(z.blanks(j)) == '('
 	}
 	if status == 0 || d != len(z.dst) {
 		return false
@@ -134,7 +134,7 @@ func (z *scanner) keepNumber(i, j int) bool {
 
 // keepStatus decides about a number that may be an HTTP status.
 func (z *scanner) keepStatus(c context, status, j int) bool {
-	if reasonFollows(z.s[j:z.end], status) {
+	if z.reasonFollows(j, status) {
 		return true
 	}
 	if len(c.word) == 0 && z.httpVersion(c) || string(c.word) == "http" {
@@ -156,7 +156,7 @@ func (z *scanner) keepStatus(c context, status, j int) bool {
 	}
 	switch {
 	case strength == 1, strength == 2 && c.colon:
-		return z.endsClause(j)
+		return z.endsClause(j) && !z.compares(w)
 	case c.paren && z.at(j) == ')' || c.paren && z.at(j) == ']' && strength == 2:
 		// Alone in parentheses, unless it counts the noun before it.
 		return status >= 400 && len(c.word) > 0 && !isCounted(string(c.word)) || strength != 0
@@ -169,18 +169,62 @@ func (z *scanner) keepStatus(c context, status, j int) bool {
 	return false
 }
 
+// compares reports whether the word w stands in a comparison of amounts:
+// "limit 8, got 404", "expected 3 columns, got 500". A bare "expected 200, got 503" is none.
+func (z *scanner) compares(w context) bool {
+	if string(w.word) != "got" && string(w.word) != "received" {
+		return false
+	}
+	d := z.dst[z.base:w.at]
+	n := len(d)
+	for n > 0 && (d[n-1] == ' ' || d[n-1] == ',' || d[n-1] == ';' || d[n-1] == '(') {
+		n--
+	}
+	noun := n
+	for n > 0 && class[d[n-1]]&cLetter != 0 {
+		n--
+	}
+	counted := n < noun
+	if counted {
+		if n == 0 || d[n-1] != ' ' {
+			return false
+		}
+		n--
+	}
+	if n == 0 || d[n-1] != mark {
+		return false
+	}
+	if counted {
+		return true
+	}
+	n--
+	for n > 0 && (d[n-1] == ' ' || d[n-1] == ':' || d[n-1] == '=') {
+		n--
+	}
+	a := n
+	for a > 0 && class[d[a-1]]&cLetter != 0 {
+		a--
+	}
+	switch string(d[a:n]) {
+	case "expected", "want", "wanted", "expecting":
+		return false
+	}
+	return true
+}
+
 // firstStatus decides about a number the message starts with.
 func (z *scanner) firstStatus(i, j int) bool {
-	if reasonFollows(z.s[j:z.end], statusNumber(z.s[i:j])) {
+	if z.reasonFollows(j, statusNumber(z.s[i:j])) {
 		return true
 	}
+	k := z.blanks(j)
 	switch c := z.at(j); {
-	case c == 0 && !z.cut, c == ':', c == ' ' && z.at(j+1) == '-':
+	case k >= z.end:
+		return !z.cut
+	case c == ':', k > j && z.at(k) == '-':
 		return true
-	case c == ' ':
-		return !isCounted(z.nextWord(j))
 	}
-	return false
+	return k > j && !isCounted(z.nextWord(j))
 }
 
 // httpVersion reports whether the context is a protocol version, as in an
@@ -210,12 +254,10 @@ func (z *scanner) endsClause(j int) bool {
 	return false
 }
 
-// nextWord gives the word behind position j when only one blank, or nothing,
-// is between them, else "".
+// nextWord gives the word behind position j when only blanks, or nothing, are
+// between them, else "".
 func (z *scanner) nextWord(j int) string {
-	if j < z.end && class[z.s[j]]&cSpace != 0 {
-		j++
-	}
+	j = z.blanks(j)
 	e := j
 	for e < z.end && class[z.s[e]]&cLetter != 0 && e-j < 20 {
 		e++

@@ -21,7 +21,7 @@ func (z *scanner) pathEnd(i int) int {
 		return 0
 	}
 	c := z.at(k + 1)
-	if !isAlnum(c) && c != '.' && c != '_' && c != '-' && c != mark && c < 0x80 {
+	if !isAlnum(c) && c != '.' && c != '_' && c != '-' && c < 0x80 {
 		return 0
 	}
 	return z.pathTail(k)

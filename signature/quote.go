@@ -1,100 +1,165 @@
 package signature
 
+import "math"
+
+// span is a quotation being read.
+type span struct {
+	at   int    // where its opening quote is in the template
+	end  int    // where its closing quote is in the message
+	mark string // the closing quote
+	keep bool   // what is quoted stays
+}
+
+// nothing is the position of a closing quote when none is awaited.
+const nothing = math.MaxInt
+
 // quoted handles the quote at i. n is 1 for a plain quote and 2 for one behind
 // a backslash, as in JSON within JSON.
 //
-// A quoted token without blanks is a value and folds, quotes included. Kept
-// are the keys of JSON, short codes behind type, code, status and the like,
-// names of models, and everything with blanks in it, which is prose.
+// A quoted token without blanks is a value and folds, quotes included; that is
+// decided when the quotation closes, on what is left of it then. Kept are the
+// keys of JSON, short codes behind type, code, status and the like, names of
+// models, and everything with blanks in it, which is prose.
 func (z *scanner) quoted(i, n int) {
-	s := z.s[:z.end]
-	q := s[i]
+	q := z.s[i]
 	from := i - n + 1
-	if i == z.quote {
-		z.quote = -1
-		if d := z.dst; len(d) >= z.base+1+n && d[len(d)-1] == mark && string(d[len(d)-1-n:len(d)-1]) == s[from:i+1] {
-			// Nothing but a mark between the quotes: a quoted value after all.
-			z.dst = d[:len(d)-1-n]
-			z.i = i + 1
-			z.fold(kindNone)
-			return
-		}
-		z.keepQuote(i, n)
+	if d := z.dst; len(d) > z.base && !opensQuote(d[len(d)-1]) && (d[len(d)-1] < 0x80 || q == '\'') {
+		z.keepQuote(from, n) // an apostrophe, or a quote that closes
 		return
 	}
-	if p := z.before(from); from > 0 && !opensQuote(p) && (p < 0x80 || q == '\'') || i+1 >= len(s) {
-		z.keepQuote(i, n) // an apostrophe, or a quote that closes
+	if n == 1 && z.at(i+1) == q {
+		z.keepQuote(from, 2) // empty
 		return
 	}
-	j, blank := i+1, false
-	for ; j < len(s) && j-i < maxQuote; j++ {
-		c := s[j]
-		if c == q && (n == 1 || s[j-1] == '\\') {
-			break
-		}
-		if n == 1 && c == '\\' && j+1 < len(s) && s[j+1] == q {
-			j++
-			blank = true
-			continue
-		}
-		blank = blank || class[c]&cSpace != 0
-	}
-	if j >= len(s) || j-i >= maxQuote {
-		z.keepQuote(i, n)
+	if z.blanks(i+1) > i+1 || i+1 >= z.end {
+		z.keepQuote(from, n)
 		return
 	}
-	inner := s[i+1 : j-n+1]
-	if blank || inner == "" || z.quote > i {
-		if z.quote < i {
-			if blank && (class[s[i+1]]&cSpace != 0 || q == '\'' && !closes(z.at(j+1))) {
-				z.keepQuote(i, n)
-				return
-			}
-			z.quote = j
-		}
-		z.keepQuote(i, n)
+	j := z.closing(i+1, q, n)
+	if j < 0 {
+		z.keepQuote(from, n)
 		return
 	}
-	if z.isKey(from, j) || z.keepQuoted(inner) {
-		z.quote = j
-		z.keepQuote(i, n)
+	inner := z.s[i+1 : j]
+	if inner != "" && z.keepQuoted(inner) {
+		z.keepQuote(from, n)
+		z.copy(i+1, j, cUpper)
+		z.keepQuote(j, n)
 		return
 	}
-	if z.r.hooked && z.r.keeps(inner) {
-		z.quote = j
-		z.keepQuote(i, n)
-		return
-	}
-	z.i = j + 1
-	z.fold(kindQuoted)
+	z.open(from, n, j, z.s[j:j+n], z.isKey(j+n))
 }
 
-// opensQuote reports whether a quote behind c opens: it stands at the beginning of a token.
+// open begins a quotation of n bytes at from that closes at j.
+func (z *scanner) open(from, n, j int, mark string, keep bool) {
+	if z.depth < len(z.spans) {
+		z.spans[z.depth] = span{at: len(z.dst), end: j, mark: mark, keep: keep}
+		z.depth++
+		z.close = j
+	}
+	z.keepQuote(from, n)
+}
+
+// closing gives the position of the quote q that closes what begins at i,
+// backslash included when n is 2, or -1. It never looks beyond the quotation
+// it is in, nor a second time for a quote that is not there.
+func (z *scanner) closing(i int, q byte, n int) int {
+	idx := n - 1
+	switch q {
+	case '\'':
+		idx += 2
+	case '`':
+		idx += 4
+	}
+	limit := min(z.end, z.close)
+	if z.unclosed[idx] > i {
+		return -1
+	}
+	for j := i; j < limit; j++ {
+		c := z.s[j]
+		if c == '\\' && j+1 < limit {
+			if n == 2 && z.s[j+1] == q {
+				return j
+			}
+			if n == 1 {
+				j++
+			}
+			continue
+		}
+		if c == q && n == 1 && (q != '\'' || j+1 >= z.end || !isAlnum(z.s[j+1]) && z.s[j+1] != mark && z.foreign(j+1) == 0) {
+			return j
+		}
+	}
+	z.unclosed[idx] = limit
+	return -1
+}
+
+// closeQuote ends the innermost quotation.
+func (z *scanner) closeQuote() {
+	z.depth--
+	sp := z.spans[z.depth]
+	z.close = nothing
+	if z.depth > 0 {
+		z.close = z.spans[z.depth-1].end
+	}
+	if z.i > sp.end {
+		return // swallowed by something greater, such as a secret
+	}
+	n := len(sp.mark)
+	from := sp.at + n
+	folded := len(z.dst) == from+1 && z.dst[from] == mark
+	if folded || !sp.keep && len(z.dst) > from && isValue(z.dst[from:]) {
+		k := kindQuoted
+		if folded {
+			k = kindNone
+		}
+		z.dst = z.dst[:sp.at]
+		z.i += n
+		z.fold(k)
+		return
+	}
+	z.keepQuote(z.i, n)
+}
+
+// isValue reports whether what was quoted is one token that is no text of its
+// own and no URL, whose host says something.
+func isValue(t []byte) bool {
+	for i, c := range t {
+		switch c {
+		case ' ', '"', '`', '{', '}':
+			return false
+		case ':':
+			if i+2 < len(t) && t[i+1] == '/' && t[i+2] == '/' && i > 0 {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// opensQuote reports whether a quote behind c opens: it stands at the
+// beginning of a token.
 func opensQuote(c byte) bool {
 	if class[c]&cSpace != 0 {
 		return true
 	}
 	switch c {
-	case '(', '[', '{', '<', '>', '=', ':', ',', ';', '|', '/', '-', '+', '@', '\\', '&', '*', '~', '$':
+	case '(', '[', '{', '<', '>', '=', ':', ',', ';', '|', '/', '-', '+', '@', '\\', '&', '*', '~', '$', '"', '\'', '`':
 		return true
 	}
 	return false
 }
 
-// closes reports whether c may stand behind a closing quote.
-func closes(c byte) bool { return !isAlnum(c) }
-
-// keepQuote appends the quote at i with its backslash.
+// keepQuote appends the n bytes of the quote at i.
 func (z *scanner) keepQuote(i, n int) {
-	z.dst = append(z.dst, z.s[i-n+1:i+1]...)
-	z.i = i + 1
+	z.dst = append(z.dst, z.s[i:i+n]...)
+	z.i = i + n
 }
 
-// isKey reports whether the string that ends at j is the key of a JSON object
-// or a Python dictionary: a colon follows and a value behind it, and an object
-// or a comma goes before.
-func (z *scanner) isKey(i, j int) bool {
-	k := j + 1
+// isKey reports whether the string that ends before k is the key of a JSON
+// object or a Python dictionary: a colon follows, with the value right behind it
+// or with an object's beginning or a comma before the key.
+func (z *scanner) isKey(k int) bool {
 	if z.at(k) != ':' {
 		return false
 	}
@@ -106,11 +171,7 @@ func (z *scanner) isKey(i, j int) bool {
 	if n > z.base && (d[n-1] == '{' || d[n-1] == ',') {
 		return true
 	}
-	switch z.at(k + 1) {
-	case '"', '{', '[', '\\':
-		return true
-	}
-	return false
+	return k+1 < z.end && z.s[k+1] != ':' && z.blanks(k+1) == k+1
 }
 
 // keepQuoted reports whether a quoted token tells failures apart.
@@ -118,12 +179,10 @@ func (z *scanner) keepQuoted(t string) bool {
 	if t == string(mark) {
 		return false
 	}
-	for k := 0; k+2 < len(t); k++ {
-		if t[k] == ':' && t[k+1] == '/' && t[k+2] == '/' && k > 0 && isAlnum(t[k-1]) {
-			return true // an URL, which keeps its host
-		}
-	}
 	if isAlnum(t[0]) && keptName(t) == len(t) {
+		return true
+	}
+	if z.r.hooked && z.r.keeps(t) && isCode(t) {
 		return true
 	}
 	c := z.look(len(z.dst))
@@ -133,17 +192,15 @@ func (z *scanner) keepQuoted(t string) bool {
 	if isCodeWord(c.word) || codeKey(c.word) {
 		return isCode(t)
 	}
-	if string(c.word) == "model" {
-		return isName(t)
-	}
-	return false
+	return string(c.word) == "model" && isName(t)
 }
 
 // codeKey reports whether the value behind w is a name out of a fixed set.
 func codeKey(w []byte) bool {
 	switch string(w) {
 	case "type", "errortype", "exceptiontype", "status", "reason", "error", "kind", "domain", "exception", "errorname", "state",
-		"message", "msg", "detail", "description", "class", "category", "severity", "level", "finishreason", "stopreason", "stop", "finish", "title", "errorclass", "errcode":
+		"message", "msg", "detail", "description", "class", "category", "severity", "level", "finishreason", "stopreason", "stop",
+		"finish", "title", "errorclass":
 		return true
 	}
 	return false
@@ -155,23 +212,34 @@ func isCode(t string) bool {
 	if len(t) > 56 {
 		return false
 	}
-	digits := 0
+	digits, run, b := 0, 0, uint8(0)
 	for i := range len(t) {
 		c := t[i]
 		switch {
 		case isDigit(c):
 			digits++
-		case class[c]&cLetter != 0, c == '_', c == '-', c == '.', c == ' ', c == '/', c == ':', c == mark:
+		case class[c]&cLetter != 0:
+			run++
+			b |= class[c]
+			continue
+		case c == '_', c == '-', c == '.', c == '/':
 		default:
 			return false
 		}
+		if run >= 8 && randomLetters(t[i-run:i], b, false) {
+			return false
+		}
+		run, b = 0, 0
 	}
-	return digits <= 6 && !isUUID(t) && (digits == 0 || digits*2 <= len(t) || digits == len(t))
+	if run >= 8 && randomLetters(t[len(t)-run:], b, false) {
+		return false
+	}
+	return digits <= 6 && (digits == 0 || digits*2 <= len(t) || digits == len(t)) && randomFrom(t) < 0 && secretToken(t) == 0
 }
 
 // isName reports whether t may be the name of a model: not an id.
 func isName(t string) bool {
-	if len(t) > 64 || isUUID(t) {
+	if len(t) > 64 || isUUID(t) || class[t[0]]&cLetter == 0 || randomFrom(t) >= 0 || secretToken(t) > 0 {
 		return false
 	}
 	for i := range len(t) {
@@ -179,5 +247,5 @@ func isName(t string) bool {
 			return false
 		}
 	}
-	return class[t[0]]&cLetter != 0
+	return true
 }

@@ -1,48 +1,51 @@
 package signature
 
-// reasonFollows reports whether s, the text behind a number, starts with a
-// reason phrase of that status.
-func reasonFollows(s string, status int) bool {
-	k := 0
-	for k < len(s) && k < 4 {
-		switch s[k] {
-		case ' ', ':', '-', '(', ',', '"', '\'', '_', '|':
-			k++
+// reasonFollows reports whether a reason phrase of the status stands behind
+// the number that ends at j.
+func (z *scanner) reasonFollows(j, status int) bool {
+	k := z.blanks(j)
+	for n := 0; k < z.end && n < 3; n++ {
+		switch z.s[k] {
+		case ':', '-', '(', ',', '"', '\'', '_', '|':
+			k = z.blanks(k + 1)
 			continue
 		}
 		break
 	}
-	if k == 0 || k == len(s) || class[s[k]]&cLetter == 0 {
+	if k == j || class[z.at(k)]&cLetter == 0 {
 		return false
 	}
-	s = s[k:]
 	for _, p := range reasons(status) {
-		if reasonPrefix(s, p) {
+		if z.phrase(k, p) {
 			return true
 		}
 	}
-	return status >= 500 && reasonPrefix(s, "server error") || status < 500 && status >= 400 && reasonPrefix(s, "client error")
+	return status >= 500 && z.phrase(k, "server error") || status < 500 && status >= 400 && z.phrase(k, "client error")
 }
 
-// reasonPrefix compares without case; a blank in p stands for any separator.
-func reasonPrefix(s, p string) bool {
-	if len(s) < len(p) {
-		return false
-	}
+// phrase reports whether p, in lower case, stands at k. A blank or a hyphen in
+// p stands for any separator of words.
+func (z *scanner) phrase(k int, p string) bool {
 	for i := range len(p) {
-		c := lower[s[i]]
-		if c == '_' || c == '-' {
-			c = ' '
+		if p[i] != ' ' && p[i] != '-' {
+			if lower[z.at(k)] != p[i] {
+				return false
+			}
+			k++
+			continue
 		}
-		q := p[i]
-		if q == '-' {
-			q = ' '
-		}
-		if c != q {
-			return false
+		switch c := z.at(k); {
+		case c == '_' || c == '-':
+			k++
+		default:
+			e := z.blanks(k)
+			if e == k {
+				return false
+			}
+			k = e
 		}
 	}
-	return len(s) == len(p) || !isAlnum(s[len(p)])
+	return !isAlnum(z.at(k))
 }
 
 // reasons gives the phrases in use for a status, in lower case.

@@ -19,7 +19,7 @@ type Report struct {
 }
 
 // Replacement counts the folded parts of one kind: number, id, uuid, address,
-// url, email, path, quoted, time, secret, hook (the caller's Fold) or invalid
+// url, email, path, quoted, secret, hook (the caller's Fold) or invalid
 // (no UTF-8).
 type Replacement struct {
 	Kind  string

@@ -24,14 +24,23 @@ type scanner struct {
 	stop int // length of dst at which the scan ends at the next blank; 0 = never
 
 	chunk int  // end of the compound that was already examined
-	quote int  // position of the quote that closes the one kept open, or -1
 	cut   bool // s goes on after end, so a token that touches end is incomplete
+	fence int  // end of an URL in dst: its mark is no part of a list
 	wild  int  // end of the random part last folded in this compound
+
+	spans    [3]span // quotations being read
+	depth    int
+	close    int    // where the innermost of them closes, or nothing
+	unclosed [6]int // by kind of quote: none closes before here
 }
 
 // run scans from z.i and returns where it stopped.
 func (z *scanner) run() int {
 	for z.i < z.end {
+		if z.i >= z.close {
+			z.closeQuote()
+			continue
+		}
 		c := z.s[z.i]
 		switch b := class[c]; {
 		case b&cAlnum != 0:
@@ -67,23 +76,47 @@ func (z *scanner) before(i int) byte {
 }
 
 func (z *scanner) space() {
-	i := z.i
-	if z.s[i] == 0x1b && z.at(i+1) == '[' { // a terminal's colour
-		j := i + 2
-		for j < z.end && (isDigit(z.s[j]) || z.s[j] == ';') {
-			j++
-		}
-		if j < z.end && class[z.s[j]]&cLetter != 0 {
-			z.i = j + 1
-			z.blank()
-			return
-		}
-	}
-	for i < z.end && class[z.s[i]]&cSpace != 0 && z.s[i] != 0x1b {
-		i++
-	}
-	z.i = max(i, z.i+1)
+	z.i = z.blanks(z.i)
 	z.blank()
+}
+
+// blanks gives the end of the run of blanks that starts at i: spaces, control
+// characters, the blanks of Unicode, and what colours a terminal.
+func (z *scanner) blanks(i int) int {
+	for i < z.end {
+		switch c := z.s[i]; {
+		case c == 0x1b && i+2 < z.end && z.s[i+1] == '[':
+			j := i + 2
+			for j < z.end && (isDigit(z.s[j]) || z.s[j] == ';') {
+				j++
+			}
+			if j < z.end && class[z.s[j]]&cLetter != 0 {
+				j++
+				i = j
+				continue
+			}
+			i++
+		case class[c]&cSpace != 0:
+			i++
+		case c == 0xc2 || c == 0xe2 || c == 0xe3 || c == 0xef:
+			r, n := utf8.DecodeRuneInString(z.s[i:z.end])
+			if !isBlank(r) {
+				return i
+			}
+			i += n
+		default:
+			return i
+		}
+	}
+	return i
+}
+
+func isBlank(r rune) bool {
+	switch r {
+	case 0x85, 0xa0, 0x2028, 0x2029, 0x202f, 0x205f, 0x3000, 0xfeff:
+		return true
+	}
+	return 0x2000 <= r && r <= 0x200d
 }
 
 // blank appends one space unless there is one or nothing comes before it.
@@ -106,37 +139,26 @@ func (z *scanner) high() {
 			z.i++
 		}
 		z.fold(kindInvalid)
-	case r == 0xa0, r == 0x85, r == 0x202f, r == 0x3000, r == 0xfeff, 0x2000 <= r && r <= 0x200d, r == 0x2028, r == 0x2029:
-		z.blank()
+	case isBlank(r):
+		z.i = i
+		z.space()
 	case 0xff10 <= r && r <= 0xff19: // full-width digits
 		z.fold(kindNumber)
-	case r == 0x201c: // a quoted value in typographic quotes
-		if j := closing(z.s[:z.end], z.i, "\u201d"); j > z.i {
-			z.i = j + len("\u201d")
-			z.fold(kindQuoted)
-			return
+	case r == 0x201c: // typographic quotes
+		const q = "\u201d"
+		for j := z.i; j < min(z.end, z.close); j++ {
+			if hasAt(z.s[:z.end], j, q) {
+				z.open(i, n, j, q, false)
+				return
+			}
+			if hasAt(z.s, j, "\u201c") {
+				break
+			}
 		}
 		z.dst = append(z.dst, z.s[i:z.i]...)
 	default:
 		z.dst = append(z.dst, z.s[i:z.i]...)
 	}
-}
-
-// maxQuote bounds the search for a closing quote, which keeps the whole scan
-// linear when quotes are not balanced.
-const maxQuote = 160
-
-// closing finds q after i if what lies between is one short token, else -1.
-func closing(s string, i int, q string) int {
-	for j := i; j < len(s) && j-i < maxQuote; j++ {
-		if class[s[j]]&cSpace != 0 {
-			return -1
-		}
-		if s[j] == q[0] && len(s)-j >= len(q) && s[j:j+len(q)] == q {
-			return j
-		}
-	}
-	return -1
 }
 
 func (z *scanner) punct(c byte) {
@@ -159,7 +181,7 @@ func (z *scanner) punct(c byte) {
 		z.secretValue('=')
 		return
 	case ':':
-		if z.at(i+1) == ':' || isHex(z.at(i+1)) {
+		if z.at(i+1) == ':' {
 			if j := ipv6End(z.s[:z.end], i); j > 0 && !isAlnum(z.before(i)) {
 				z.i = j
 				z.fold(kindAddress)

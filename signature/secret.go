@@ -6,36 +6,42 @@ func secretToken(t string) int {
 	if len(t) < 4 {
 		return 0
 	}
-	for _, p := range secretPrefixes(t[0]) {
-		if len(t) <= len(p) || t[:len(p)] != p {
+	for _, p := range secretPrefixes(lower[t[0]]) {
+		if len(t) <= len(p) || !hasPrefixFold(t, p) {
 			continue
 		}
-		k := len(p)
+		k, b := len(p), uint8(0)
 		for k < len(t) && (isAlnum(t[k]) || class[t[k]]&cHigh == 0 && secretByte(t[k])) {
+			b |= class[t[k]]
 			k++
 		}
 		for k > len(p) && (t[k-1] == '.' || t[k-1] == ':') {
 			k--
 		}
-		if k-len(p) >= 6 {
-			return k
+		n := k - len(p)
+		switch p {
+		case "akia", "asia", "aiza", "eaac", "sg.", "hf_", "r8_": // words may begin like that
+			if n >= 14 && b&cDigit != 0 {
+				return k
+			}
+		default:
+			if n >= 6 {
+				return k
+			}
 		}
 	}
 	return base64Run(t)
 }
 
+// secretPrefixes gives the prefixes by first letter, in lower case.
 func secretPrefixes(c byte) []string {
 	switch c {
-	case 'A':
-		return []string{"AKIA", "ASIA", "AIza"}
-	case 'E':
-		return []string{"EAAC"}
-	case 'S':
-		return []string{"SG."}
+	case 'a':
+		return []string{"akia", "asia", "aiza"}
 	case 'd':
 		return []string{"dop_v1_"}
 	case 'e':
-		return []string{"eyJ"}
+		return []string{"eyj", "eaac"}
 	case 'g':
 		return []string{"ghp_", "gho_", "ghs_", "ghu_", "ghr_", "github_pat_", "glpat-", "gsk_"}
 	case 'h':
@@ -47,7 +53,7 @@ func secretPrefixes(c byte) []string {
 	case 'r':
 		return []string{"rk_live", "rk_test", "r8_"}
 	case 's':
-		return []string{"sk-", "sk_", "shpat_"}
+		return []string{"sk-", "sk_", "shpat_", "sg."}
 	case 'w':
 		return []string{"whsec_"}
 	case 'x':
@@ -108,16 +114,27 @@ func userinfo(t string, at int) (n int, k kind) {
 			return 0, 0
 		}
 	}
+	// The domain ends with its last label of letters alone.
 	e := at + 1
-	dot := false
-	for e < len(t) && (isAlnum(t[e]) || (t[e] == '.' || t[e] == '-') && e+1 < len(t) && isAlnum(t[e+1])) {
-		dot = dot || t[e] == '.'
-		e++
+	for a, dot := e, false; a < len(t) && isAlnum(t[a]); dot = true {
+		b := uint8(0)
+		k := a
+		for k < len(t) && (isAlnum(t[k]) || t[k] == '-' && k+1 < len(t) && isAlnum(t[k+1])) {
+			b |= class[t[k]]
+			k++
+		}
+		if dot && b&^cLetter == 0 && k-a >= 2 {
+			e = k
+		}
+		if k == len(t) || t[k] != '.' {
+			break
+		}
+		a = k + 1
 	}
 	switch {
 	case colon:
 		return at + 1, kindSecret
-	case dot && class[t[e-1]]&cLetter != 0:
+	case e > at+1:
 		return e, kindEmail
 	}
 	return 0, 0
@@ -136,10 +153,8 @@ func (z *scanner) secretValue(sep byte) {
 	}
 	s := z.s[:z.end]
 	i := z.i
-	blank := i < len(s) && s[i] == ' '
-	for i < len(s) && s[i] == ' ' {
-		i++
-	}
+	i = z.blanks(i)
+	blank := i > z.i
 	if i == len(s) {
 		return
 	}
@@ -147,14 +162,18 @@ func (z *scanner) secretValue(sep byte) {
 	bare := false
 	switch n := quoteAt(s, i); n {
 	case 0:
-		e = secretEnd(s, i)
 		bare = true
-		if w := lowerWord(s[i:e]); z.scheme(string(w.b[:w.n])) && e < len(s) && s[e] == ' ' {
-			e = secretEnd(s, e+1)
+		if s[i] == mark {
+			e = secretRest(s, i+1)
+			break
+		}
+		e = secretEnd(s, i)
+		if w := lowerWord(s[i:e]); z.scheme(string(w.b[:w.n])) && z.blanks(e) > e {
+			e = secretEnd(s, z.blanks(e))
 		}
 	default:
 		if c.quote || !blank || strict {
-			e = quoteEnd(s, i+n, s[i+n-1])
+			e = secretRest(s, quoteEnd(s, i+n, s[i+n-1]))
 		}
 	}
 	if e == i {
@@ -163,7 +182,7 @@ func (z *scanner) secretValue(sep byte) {
 	if bare && soft && sep == ':' && blank && !randomToken(s[i:e]) {
 		return // "invalid token: expired"
 	}
-	if bare && (s[i] == '{' || s[i] == '[' || s[i] == '(' || s[i] == mark && e == i+1) {
+	if bare && (s[i] == '{' || s[i] == '[' || s[i] == '(') {
 		return
 	}
 	if blank {
@@ -224,6 +243,14 @@ func secretEnd(s string, i int) int {
 	return e
 }
 
+// secretRest gives the end of what is glued to a quoted or folded value.
+func secretRest(s string, i int) int {
+	for i < len(s) && (isAlnum(s[i]) || secretByte(s[i]) && s[i] != '.' || s[i] == mark) {
+		i++
+	}
+	return i
+}
+
 // secretWord reports whether the context names a credential: strict names
 // never have prose behind them, soft ones may.
 func (z *scanner) secretWord(c context) (strict, soft bool) {
@@ -274,11 +301,11 @@ func plainWord(w string) bool {
 // d is where the word just written begins.
 func (z *scanner) bearer(d int) {
 	w := string(z.dst[d:])
-	if w != "bearer" && w != "basic" || z.at(z.i) != ' ' {
+	i := z.blanks(z.i)
+	if w != "bearer" && w != "basic" || i == z.i {
 		return
 	}
 	s := z.s[:z.end]
-	i := z.i + 1
 	e := secretEnd(s, i)
 	if e-i < 8 || plainWord(s[i:e]) || s[i] == mark {
 		return

@@ -166,7 +166,7 @@ func (s *Signer) AppendNormalize(dst []byte, msg string) []byte {
 // error type.
 func (s *Signer) appendText(dst []byte, msg string, n *[kinds]int) []byte {
 	maxIn := s.rules.max
-	z := scanner{s: msg, dst: dst, r: &s.rules, n: n, end: len(msg), base: len(dst), stop: len(dst) + maxIn/2, quote: -1, wild: -1}
+	z := scanner{s: msg, dst: dst, r: &s.rules, n: n, end: len(msg), base: len(dst), stop: len(dst) + maxIn/2, close: nothing, wild: -1}
 	if len(msg) > maxIn {
 		z.end, z.cut = maxIn*3/4, true
 	}
@@ -188,7 +188,7 @@ func (z *scanner) tail(at, maxIn int) {
 		from = tailStart(z.s, far, maxIn/8)
 	}
 	head := len(z.dst)
-	t := scanner{s: z.s, dst: z.dst, r: z.r, n: z.n, i: from, end: len(z.s), base: head, quote: -1, wild: -1}
+	t := scanner{s: z.s, dst: z.dst, r: z.r, n: z.n, i: from, end: len(z.s), base: head, close: nothing, wild: -1}
 	if from < len(z.s) && class[z.s[from]]&cSpace != 0 {
 		t.dst = append(t.dst, ' ')
 		t.base++

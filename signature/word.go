@@ -109,6 +109,14 @@ scanned:
 		z.chunk = z.i
 		return true
 	}
+	if k := randomFrom(s[i:e]); k >= 0 {
+		if k > 0 {
+			z.copy(i, i+k, cUpper)
+		}
+		z.i = e
+		z.fold(kindID)
+		return true
+	}
 	if j-i == 1 && hasAt(s[:z.end], j, `:\`) || slash > i && isFile(s[i:e]) {
 		z.i = z.pathTail(j)
 		z.fold(kindPath)
@@ -133,7 +141,7 @@ scanned:
 func (z *scanner) special(i, j int, b uint8) bool {
 	s := z.s[:z.end]
 	switch n := j - i; {
-	case s[j] == ':' && hasAt(s, j, "://"):
+	case s[j] == ':' && hasAt(s, j, "://") && class[s[i]]&cLetter != 0:
 		z.url(i, j, b)
 		return true
 	case n == 8 && s[j] == '-' && isUUID(s[i:]):
@@ -177,8 +185,17 @@ func (z *scanner) letters(i, j int, b uint8) {
 	}
 	d := len(z.dst)
 	z.copy(i, j, b)
-	if spaced {
-		z.singular(d)
+	if spaced && z.singular(d) {
+		// What is left must not read differently when it is read again.
+		switch w := z.dst[d:]; {
+		case isUnit(string(w)):
+			z.dst = z.dst[:d-1]
+			return
+		case len(w) >= 8 && randomLetters(string(w), cLower, false):
+			z.dst = z.dst[:d]
+			z.fold(kindID)
+			return
+		}
 	}
 	if n == 6 || n == 5 {
 		z.bearer(d)
@@ -187,18 +204,18 @@ func (z *scanner) letters(i, j int, b uint8) {
 
 // singular makes "1 second" and "2 seconds" meet: the noun counted by a mark
 // loses its plural ending.
-func (z *scanner) singular(d int) {
+func (z *scanner) singular(d int) bool {
 	w := z.dst[d:]
 	n := len(w)
 	if n < 4 || w[n-1] != 's' || n > 20 {
-		return
+		return false
 	}
 	switch w[n-2] {
 	case 's', 'u', 'i':
-		return
+		return false
 	}
-	if z.i < z.end && (class[z.s[z.i]]&(cHigh|cAlnum) != 0 || z.s[z.i] == '_' || z.s[z.i] == '-' || z.s[z.i] == '\'') {
-		return
+	if z.i < z.end && (class[z.s[z.i]]&(cHigh|cAlnum) != 0 || z.s[z.i] == '_' || z.s[z.i] == '-' || z.s[z.i] == '\'' || z.s[z.i] == mark) {
+		return false
 	}
 	switch {
 	case n > 4 && string(w[n-3:]) == "ies":
@@ -208,6 +225,7 @@ func (z *scanner) singular(d int) {
 	default:
 		z.dst = z.dst[:d+n-1]
 	}
+	return true
 }
 
 // tailPart recognises the rest of an id whose earlier part was folded: the
@@ -259,7 +277,8 @@ func (z *scanner) mixed(i, j int) {
 	for digits < len(w) && isDigit(w[digits]) {
 		digits++
 	}
-	if k >= 3 && digits == len(w) && vowels(w[:k]) > 0 && !(allHex(w) && len(w) >= 7) && plainCase(w[:k]) && z.wild != i-1 {
+	if k >= 3 && digits == len(w) && vowels(w[:k]) > 0 && !(allHex(w) && len(w) >= 7) && plainCase(w[:k]) && z.wild != i-1 &&
+		!(k >= 8 && randomLetters(w[:k], cLetter, i > 0 && (s[i-1] == '_' || s[i-1] == '-'))) {
 		z.copy(i, i+k, cUpper)
 		z.i = j
 		z.fold(kindNumber)
