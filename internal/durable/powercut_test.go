@@ -54,7 +54,7 @@ func nights(t *testing.T, seed uint64, count int, naive bool) (unreadable, lost,
 		if i%10 == 0 {
 			disk, acked = durabletest.NewDisk(rng.Uint64()), 0
 		}
-		n := &night{disk: disk, rng: rng, left: 1 + rng.IntN(300)}
+		n := &night{disk: disk, rng: rng, left: 1 + rng.IntN(160)}
 		procs := [2]*process{n.start(), n.start()}
 		for n.left > 0 {
 			p := rng.IntN(2)
@@ -117,20 +117,25 @@ func TestSlotsSurvivePowerCuts(t *testing.T) {
 	}
 }
 
-// The model must be able to find the faults that the rule prevents.
+// The model must be able to find the faults that the rule prevents: a morning
+// in a few hundred has one.
 func TestPowerCutsBreakNaiveSlots(t *testing.T) {
 	t.Parallel()
-	unreadable, lost, _ := nights(t, 1, 2500, true)
-	t.Logf("without the rule, of 2500 nights: %d unreadable, %d lost an acknowledged value", unreadable, lost)
+	unreadable, lost, count := 0, 0, 0
+	for seed := uint64(0); count < 10000 && (unreadable == 0 || lost == 0); seed++ {
+		u, l, _ := nights(t, seed, 250, true)
+		unreadable, lost, count = unreadable+u, lost+l, count+250
+	}
+	t.Logf("without the rule, of %d nights: %d unreadable, %d lost an acknowledged value", count, unreadable, lost)
 	if unreadable == 0 || lost == 0 {
-		t.Errorf("without the rule: %d unreadable, %d lost, want some of both", unreadable, lost)
+		t.Error("the model finds no fault in slots without the rule")
 	}
 }
 
 func TestWriteFileSurvivesPowerCuts(t *testing.T) {
 	t.Parallel()
 	rng := rand.New(rand.NewPCG(7, 7))
-	for i := range 3000 {
+	for i := range 1000 {
 		n := &night{disk: durabletest.NewDisk(rng.Uint64()), rng: rng, left: 1 + rng.IntN(40)}
 		p := n.start()
 		var acked, tried uint64

@@ -200,7 +200,7 @@ func TestWriteFileSurvivesKills(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	last := ""
-	for round := range 12 {
+	for round := range 8 {
 		cmd, lines := child(t, "replace", dir)
 		for range 1 + round%4 {
 			if !lines.Scan() {

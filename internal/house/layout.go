@@ -10,7 +10,7 @@ import (
 // atRoot are the names that may stand in the root, beside hidden ones.
 var atRoot = []string{
 	"breaker", "budget", "retry", "signature", "deadletter", "examples", "internal",
-	"go.mod", "go.sum", "LICENSE", "README.md", "staticcheck.conf",
+	"go.mod", "go.sum", "LICENSE", "README.md",
 }
 
 // Layout checks that the root has no Go package and nothing unexpected.
