@@ -6,15 +6,19 @@ import "strings"
 type secrecy int
 
 const (
-	open   secrecy = iota
-	weak           // in a URL's query, and elsewhere only with a value that looks like a key
-	strong         // wherever it stands
+	open      secrecy = iota
+	parameter         // in a URL's query, and behind = with a value that looks like a key
+	weak              // in a URL's query, and elsewhere only with a value that looks like a key
+	strong            // wherever it stands
 )
 
-// weakNames are also everyday words of error texts ("exit code=1").
+// parameterNames carry secrets in queries and provider codes in error bodies.
+var parameterNames = map[string]bool{"code": true, "state": true}
+
+// weakNames are also everyday words of error texts ("key=42").
 var weakNames = map[string]bool{
-	"key": true, "code": true, "token": true, "auth": true, "sig": true, "pass": true, "session": true, "sessionid": true,
-	"credential": true, "credentials": true, "jwt": true, "assertion": true, "state": true,
+	"key": true, "token": true, "auth": true, "sig": true, "pass": true, "session": true, "sessionid": true,
+	"credential": true, "credentials": true, "jwt": true, "assertion": true,
 }
 
 var strongNames = map[string]bool{
@@ -48,6 +52,8 @@ func rank(name string) secrecy {
 	}
 	s := string(n)
 	switch {
+	case parameterNames[s]:
+		return parameter
 	case weakNames[s]:
 		return weak
 	case strongNames[s], strings.HasPrefix(s, "xamz"), strings.HasPrefix(s, "xgoog"):

@@ -96,6 +96,8 @@ func Err(err error, limit int) string {
 	for _, u := range urls(err, nil, 64) {
 		text = strings.ReplaceAll(text, " "+strconv.Quote(u), "")
 	}
+	// Far behind the limit nothing is shown, and some errors carry whole pages.
+	text = cut(text, 4*max(limit, 0)+64<<10)
 	return cut(Text(strings.ToValidUTF8(text, "\ufffd")), limit)
 }
 

@@ -139,6 +139,9 @@ func scheme(s string, i int) (from, to int, as string) {
 // in a header or in prose.
 func pair(s string, i int) (from, to int, as string) {
 	end := i
+	for s[i] == '=' && end > 0 && i-end < 4 && s[end-1] == ' ' {
+		end--
+	}
 	if end > 0 && (s[end-1] == '"' || s[end-1] == '\'') {
 		end--
 		if end > 0 && s[end-1] == '\\' {
@@ -178,7 +181,7 @@ func pair(s string, i int) (from, to int, as string) {
 	case value == "" || value == mark || value == "null":
 		return 0, 0, ""
 	case inQuery:
-	case how == weak && !random(value), s[i] == ':' && quote == 0 && len(value) < 6:
+	case how == parameter && s[i] == ':', how != strong && !random(value), s[i] == ':' && quote == 0 && len(value) < 6:
 		return 0, 0, ""
 	}
 	return from, to, mark
