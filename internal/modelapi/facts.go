@@ -1,43 +1,6 @@
 package modelapi
 
-import (
-	"strconv"
-	"strings"
-)
-
-// finish is how an answer, or one choice of it, came to its end.
-type finish uint8
-
-const (
-	finNone finish = iota
-	finStop
-	finLength
-	finRefused
-	finError
-	finTimeout
-	finLoad // Ollama loaded or unloaded a model: there is nothing to say
-)
-
-// finishOf reads a finish or stop reason of any provider.
-func finishOf(b []byte) finish {
-	switch strings.ToLower(string(b)) {
-	case "", "null":
-		return finNone
-	case "length", "max_tokens", "max_output_tokens", "model_length", "model_context_window_exceeded", "error_limit":
-		return finLength
-	case "content_filter", "content_filtered", "guardrail_intervened", "refusal", "safety", "recitation", "language",
-		"blocklist", "prohibited_content", "spii", "image_safety", "image_prohibited_content", "image_recitation",
-		"error_toxic", "sensitive":
-		return finRefused
-	case "error", "network_error", "insufficient_system_resource":
-		return finError
-	case "timeout":
-		return finTimeout
-	case "load", "unload":
-		return finLoad
-	}
-	return finStop
-}
+import "strconv"
 
 // slot is what is known of one choice.
 type slot struct {
@@ -54,89 +17,6 @@ type part struct {
 	text, thought bool
 }
 
-type partKind uint8
-
-const (
-	partPlain   partKind = iota // text, or a part without a type
-	partThought                 // reasoning: not the answer
-	partFrame                   // a message around other parts
-	partOther                   // tool calls, images and the like: an answer
-)
-
-func partKindOf(b []byte) partKind {
-	switch string(b) {
-	case "text", "output_text", "text_delta", "refusal":
-		return partPlain
-	case "thinking", "redacted_thinking", "reasoning", "reasoning_text", "summary_text":
-		return partThought
-	case "message":
-		return partFrame
-	}
-	return partOther
-}
-
-// kind is what the root of a document says it is.
-type kind uint8
-
-const (
-	kindNone     kind = iota
-	kindMessage       // an Anthropic message
-	kindEvent         // an event of an Anthropic stream
-	kindEnd           // the event that ends a stream
-	kindFailed        // response.failed
-	kindText          // response.output_text.delta
-	kindRefusal       // response.refusal.delta
-	kindError         // an error event
-	kindChat          // a chat completion, by its object
-	kindResponse      // a Responses object
-	kindForeign       // another object, whose members mean something else
-)
-
-func kindOfType(b []byte) kind {
-	switch string(b) {
-	case "message":
-		return kindMessage
-	case "message_stop", "message-end", "response.completed", "response.incomplete", "response.cancelled":
-		return kindEnd
-	case "response.failed":
-		return kindFailed
-	case "message_start", "message_delta", "content_block_start", "content_block_delta", "content_block_stop",
-		"message-start", "content-start", "content-delta", "response.created", "response.in_progress":
-		return kindEvent
-	case "response.output_text.delta":
-		return kindText
-	case "response.refusal.delta":
-		return kindRefusal
-	case "error":
-		return kindError
-	}
-	return kindNone
-}
-
-func kindOfObject(b []byte) kind {
-	switch string(b) {
-	case "chat.completion", "chat.completion.chunk", "text_completion", "text_completion.chunk":
-		return kindChat
-	case "response":
-		return kindResponse
-	case "error":
-		return kindError
-	case "":
-		return kindNone
-	}
-	return kindForeign
-}
-
-// state is the status of a Responses object.
-type state uint8
-
-const (
-	stateNone state = iota
-	stateIncomplete
-	stateFailed
-	statePending // queued or in progress: nothing to judge yet
-)
-
 // document is what is known of the document in hand.
 type document struct {
 	typ, object kind
@@ -146,17 +26,6 @@ type document struct {
 	role        bool // an assistant's message
 	done        bool
 	fails       bool // the error is not empty
-}
-
-// failure is what a body says of an error.
-type failure struct {
-	code, typ, status, reason, text string
-	outer                           string // the type beside the error, where there is none in it
-
-	number    int // the code where it is an HTTP status
-	perDay    bool
-	zeroQuota bool
-	delay     string
 }
 
 // facts gathers what an answer's documents say. It knows nothing of statuses
@@ -177,8 +46,9 @@ type facts struct {
 
 	chat    bool // the shape of a model's answer was seen
 	pending bool
-	blocked bool // Gemini refused the prompt
-	failed  bool // a document is an error
+	blocked bool   // Gemini refused the prompt
+	reason  string // the word for an end that is no good one
+	failed  bool   // a document is an error
 	err     failure
 
 	errorEvent bool // the event in hand is named error
@@ -303,9 +173,14 @@ func (f *facts) word(n node, b []byte, quoted bool) {
 		if fin := finishOf(b); fin != finNone && !null {
 			f.finished = true
 			f.target().fin = fin
+			if fin != finStop {
+				f.reason = unescape(b)
+			}
 		}
 	case nBlock:
-		f.blocked = f.blocked || !null && len(b) > 0
+		if !null && len(b) > 0 {
+			f.blocked, f.reason = true, unescape(b)
+		}
 	case nStatus:
 		switch string(b) {
 		case "incomplete":
@@ -325,54 +200,6 @@ func (f *facts) word(n node, b []byte, quoted bool) {
 		f.streaming = string(b) == "true"
 	default:
 		f.failure(n, b, quoted, null)
-	}
-}
-
-// failure is a value that says something of an error.
-func (f *facts) failure(n node, b []byte, quoted, null bool) {
-	e := &f.err
-	switch n {
-	case nError:
-		// A string, or true. null, false, 0 and "" are no error.
-		if quoted && len(b) > 0 {
-			e.word(&e.text, b, false)
-			f.doc.fails = true
-		} else if string(b) == "true" {
-			f.doc.fails = true
-		}
-	case nMessage, nRootText:
-		e.word(&e.text, b, null)
-	case nErrText:
-		e.word(&e.text, b, null)
-		f.doc.fails = f.doc.fails || len(b) > 0 && !null
-	case nErrCode, nRootCode:
-		if i, err := strconv.Atoi(string(b)); err == nil && i >= 100 && i < 600 {
-			e.number = i
-		}
-		if string(b) != "0" {
-			e.word(&e.code, b, null)
-			f.doc.fails = f.doc.fails || n == nErrCode && len(b) > 0 && !null
-		}
-	case nErrType:
-		e.word(&e.typ, b, null)
-		f.doc.fails = f.doc.fails || len(b) > 0 && !null
-	case nErrStatus:
-		e.word(&e.status, b, null)
-		f.doc.fails = f.doc.fails || len(b) > 0 && !null
-	case nReason:
-		e.word(&e.reason, b, null)
-	case nQuotaID:
-		e.perDay = e.perDay || strings.Contains(string(b), "PerDay")
-	case nQuotaValue:
-		e.zeroQuota = e.zeroQuota || string(b) == "0"
-	case nRetryDelay:
-		e.word(&e.delay, b, null)
-	}
-}
-
-func (e *failure) word(dst *string, b []byte, null bool) {
-	if !null && len(b) > 0 {
-		*dst = unescape(b)
 	}
 }
 

@@ -57,6 +57,16 @@ func (v *View) judgeAnswer(d *Verdict, whole bool) {
 		return
 	}
 	seen := f.settle()
+	defer func() {
+		switch d.Class {
+		case Refused, ServerError, Timeout:
+			d.Code = word(f.reason)
+		case Truncated:
+			if d.Err == nil {
+				d.Code = word(f.reason)
+			}
+		}
+	}()
 	switch {
 	case seen == ServerError || seen == Timeout:
 		// A choice that says it came to grief, without an error object.
@@ -163,7 +173,7 @@ func (s *slot) class() Class {
 // describe fills in what the server says of an error.
 func (v *View) describe(d *Verdict) {
 	e := &v.facts.err
-	d.Code = cut(redact.Text(e.name(v.amzn)), wordLimit)
+	d.Code = word(e.name(v.amzn))
 	text := e.text
 	if text == "" && v.status >= 400 && !v.unreadable {
 		text = plainText(v.head)
@@ -174,6 +184,9 @@ func (v *View) describe(d *Verdict) {
 		d.Wait, d.Waits = decimal(strings.TrimSuffix(e.delay, "s"), 1e9)
 	}
 }
+
+// word returns a provider's word as it may be shown.
+func word(s string) string { return cut(redact.Text(s), wordLimit) }
 
 // plainText returns what an error page says: the title of HTML, or the first
 // line of plain text. JSON without a message says nothing.

@@ -60,14 +60,15 @@ type View struct {
 }
 
 // Watch returns the view of resp: the one that an inner transport has already
-// made for this attempt (known by resp's body, or through box when a foreign
-// wrapper has replaced it), else a new one, for which it wraps resp.Body. Bytes
+// made for this attempt (known by resp's body, through wrappers that have a
+// method Unwrap() io.ReadCloser, or through box when a foreign wrapper has
+// replaced it), else a new one, for which it wraps resp.Body. Bytes
 // pass through it unchanged and as they come. now is the time the response's
 // hints count from. box may be nil. The body of a 101 stays as it is, and a
 // response without a body has come to its end at once.
 func Watch(box *call.Box, resp *http.Response, now time.Time) *View {
-	if b, ok := resp.Body.(*body); ok {
-		return b.view
+	if v := under(resp.Body); v != nil && v.status == resp.StatusCode {
+		return v
 	}
 	var attempt *call.Attempt
 	if box != nil {
@@ -98,6 +99,21 @@ func Watch(box *call.Box, resp *http.Response, now time.Time) *View {
 		attempt.AddView(v)
 	}
 	return v
+}
+
+// under returns the view of b, or of what b wraps and admits to.
+func under(b io.ReadCloser) *View {
+	for range 16 {
+		switch x := b.(type) {
+		case *body:
+			return x.view
+		case interface{ Unwrap() io.ReadCloser }:
+			b = x.Unwrap()
+		default:
+			return nil
+		}
+	}
+	return nil
 }
 
 // of reports whether resp is the view's answer in another body, rather than one

@@ -37,6 +37,29 @@ func TestOneViewForAllGuards(t *testing.T) {
 	}
 }
 
+// wrapped is a body of one of our own layers.
+type wrapped struct{ io.ReadCloser }
+
+func (w wrapped) Unwrap() io.ReadCloser { return w.ReadCloser }
+
+func TestViewUnderOurOwnWrappers(t *testing.T) {
+	t.Parallel()
+	resp := response(200, jsonType, good, 0)
+	inner := modelapi.Watch(nil, resp, noon)
+	resp.Body = wrapped{wrapped{resp.Body}}
+	if modelapi.Watch(nil, resp, noon) != inner {
+		t.Error("a wrapper that says what it wraps hides the view")
+	}
+	resp.StatusCode = 503 // made up above: another answer
+	if modelapi.Watch(nil, resp, noon) == inner {
+		t.Error("the view of a 200 serves a 503")
+	}
+	var endless wrapped
+	endless.ReadCloser = &endless
+	resp.Body = &endless
+	modelapi.Watch(nil, resp, noon)
+}
+
 func TestViewAcrossAForeignWrapper(t *testing.T) {
 	t.Parallel()
 	box := attempt()
@@ -209,7 +232,7 @@ func TestClosedEarly(t *testing.T) {
 			Class: modelapi.OK, HasUsage: true, Usage: modelapi.Usage{Input: 5, Output: 1},
 		}},
 		"a stream cut at the limit": {sseType, chunk(`"delta":{"content":"a"},"finish_reason":"length"`), "data: [DONE]\n\n", modelapi.Verdict{
-			Class: modelapi.Truncated, HasUsage: true, Usage: modelapi.Usage{Input: 5, Output: 1},
+			Class: modelapi.Truncated, Code: "length", HasUsage: true, Usage: modelapi.Usage{Input: 5, Output: 1},
 		}},
 	}
 	for name, tt := range tests {
