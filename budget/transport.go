@@ -81,7 +81,7 @@ func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 			Request: req, Estimate: units, Sent: true, Status: status, Err: v.Err,
 			Usage: Usage(v.Usage), HasUsage: v.HasUsage, Complete: v.Ended && !v.InBody,
 		}
-		if status < 400 && !(c.HasUsage && c.Usage.Total() > 0) {
+		if status < 400 && !v.InBody && !(c.HasUsage && c.Usage.Total() > 0) {
 			b.noUsage(r)
 		}
 		r.settle(b.charge(c))

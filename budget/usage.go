@@ -152,8 +152,9 @@ func refused(box *call.Box, err error) error {
 }
 
 // sent reports whether a call that ended with err may have left the process.
+// An error with a status was answered.
 func sent(ctx context.Context, err error) bool {
-	return err == nil || !call.NotSent(err) && neterr.Of(ctx, err).Sent()
+	return err == nil || !call.NotSent(err) && (modelapi.StatusOf(err) != 0 || neterr.Of(ctx, err).Sent())
 }
 
 // settle is Reconcile and Cancel for our own use: its errors are events.
