@@ -2,6 +2,7 @@ package breaker
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"time"
@@ -36,13 +37,30 @@ func (o Outcome) String() string {
 }
 
 // unjudged reports whether err, of a call made under ctx, says nothing about
-// the upstream.
+// the upstream: it was never sent, or the caller gave it up.
 func unjudged(ctx context.Context, err error) bool {
 	if call.RefusedBy(err) != "" || call.NotSent(err) {
 		return true
 	}
-	kind := neterr.Of(ctx, err)
-	return kind == neterr.Canceled || kind == neterr.Bad
+	switch neterr.Of(ctx, err) {
+	case neterr.Bad:
+		return true
+	case neterr.Canceled:
+		return !timeLimit(ctx)
+	case neterr.Unknown, neterr.Broken:
+		// Drivers tell a cancel in words of their own, or as a connection that
+		// was closed under them.
+		return call.CallerGaveUp(ctx) && !timeLimit(ctx) && modelapi.StatusOf(err) == 0
+	}
+	return false
+}
+
+// timeLimit reports whether ctx was cancelled by a time limit of the layers
+// above, which is an upstream that did not answer in time.
+func timeLimit(ctx context.Context) bool {
+	cause := context.Cause(ctx)
+	var limit interface{ Timeout() bool }
+	return errors.Is(cause, context.DeadlineExceeded) || errors.As(cause, &limit) && limit.Timeout()
 }
 
 // judge is the verdict on an error.

@@ -137,8 +137,9 @@ func (g *Group) member(key string) *member {
 func (g *Group) drop() bool {
 	var closed *list.Element
 	for e := g.used.Back(); e != nil; e = e.Prev() {
-		b := e.Value.(*member).b
-		if b == nil || !b.idle() {
+		m := e.Value.(*member)
+		b := m.b
+		if b == nil || m.key == overflow || !b.idle() {
 			continue
 		}
 		if !b.phase.Load().dirty.Load() {
