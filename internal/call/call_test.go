@@ -150,12 +150,18 @@ func TestLimit(t *testing.T) {
 	if granted != 3 {
 		t.Errorf("granted %d of an inner limit of 3", granted)
 	}
-	if !outer.Take() || !outer.Take() || outer.Take() {
-		t.Error("want exactly two more from the outer limit of 5")
+	take := func(l *call.Limit) (n int) {
+		for l.Take() {
+			n++
+		}
+		return n
+	}
+	if n := take(outer); n != 2 {
+		t.Errorf("%d more from the outer limit of 5, want 2", n)
 	}
 	inner.Give()
-	if !inner.Take() || inner.Take() {
-		t.Error("want exactly the one given back")
+	if n := take(inner); n != 1 {
+		t.Errorf("%d more from the inner limit, want the one given back", n)
 	}
 	if !(*call.Limit)(nil).Take() {
 		t.Error("no limit must grant")

@@ -30,6 +30,7 @@ var names = [...]string{
 	Retry: "retry.NewTransport", DeadLetter: "deadletter.NewTransport",
 }
 
+// String returns the name of the constructor.
 func (r Rank) String() string { return names[r] }
 
 // ErrOrder is in every error about a chain that was put together wrongly.

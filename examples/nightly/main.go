@@ -1,0 +1,171 @@
+// Nightly asks a model for a summary of every file in an inbox folder, 32 at a
+// time, and guards the night with all five packages of nightfuse: no more calls
+// than the upstream's state warrants, no more tokens than the day has, and no
+// failure that looks like a result.
+//
+//	go run ./examples/nightly           a night in half a minute, on a fake upstream
+//	go run ./examples/nightly -naive    the same night with the loop everybody writes first
+//
+// guard.go is the wiring, for pasting into a program of your own. The rest is
+// the program: inbox and results, the loop of workers, the report.
+//
+// Run again on the same -dir it does only what is missing. -base-url, -model,
+// -limit and a key in the environment point it at any OpenAI-compatible server.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"syscall"
+	"time"
+
+	"github.com/nightfuse/nightfuse/internal/durable"
+)
+
+func main() {
+	signals := make(chan os.Signal, 2)
+	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
+	p := &program{
+		args: os.Args[1:], getenv: os.Getenv, stdout: os.Stdout, stderr: os.Stderr,
+		clk: wallClock{}, signals: signals,
+	}
+	os.Exit(p.run(context.Background()))
+}
+
+// program is one run with what it takes from the outside.
+type program struct {
+	args           []string
+	getenv         func(string) string
+	stdout, stderr io.Writer
+	clk            clock
+	signals        <-chan os.Signal
+
+	// base is the transport under the guards; nil = the demo's fake on
+	// loopback, or the network with -base-url.
+	base http.RoundTripper
+}
+
+func (p *program) run(ctx context.Context) int {
+	o, err := parseOptions(p.args, p.getenv, p.stderr)
+	if errors.Is(err, flag.ErrHelp) {
+		return exitDone
+	}
+	if err == nil {
+		var rep *report
+		if rep, err = p.night(ctx, o); err == nil {
+			rep.print(p.stdout)
+			return rep.Exit
+		}
+	}
+	fmt.Fprintln(p.stderr, "nightly:", err)
+	return exitUsage
+}
+
+// night prepares the folder and runs one loop over what is to be done. An error
+// means that nothing was sent.
+func (p *program) night(ctx context.Context, o *options) (_ *report, err error) {
+	if o.dir == "" {
+		if o.dir, err = os.MkdirTemp("", "nightly-"); err != nil {
+			return nil, err
+		}
+	} else if err := os.MkdirAll(o.dir, 0o755); err != nil {
+		return nil, err
+	}
+	fmt.Fprintln(p.stdout, "work folder:", o.dir)
+	if err := checkReport(o.reportPath()); err != nil {
+		return nil, err
+	}
+	lock, err := durable.TryLock(nil, filepath.Join(o.dir, "lock"))
+	if err != nil {
+		return nil, fmt.Errorf("another run works in %s: %w", o.dir, err)
+	}
+	defer func() { err = errors.Join(err, lock.Close()) }()
+
+	inbox := filepath.Join(o.dir, "inbox")
+	if _, err := os.Stat(inbox); errors.Is(err, os.ErrNotExist) && o.demo() {
+		if err := writeInbox(inbox, o.n); err != nil {
+			return nil, err
+		}
+	}
+	items, err := readInbox(inbox)
+	if err != nil {
+		return nil, err
+	}
+
+	m := &model{baseURL: o.baseURL, name: o.model, key: o.key}
+	if o.demo() {
+		stop, err := p.startFake(o, m, items)
+		if err != nil {
+			return nil, err
+		}
+		defer stop()
+	}
+
+	show := newProgress(p.stderr, p.clk)
+	begin := p.clk.Now()
+	var rep *report
+	if o.naive {
+		m.client = &http.Client{Transport: p.base}
+		rep, err = naive(ctx, p.clk, m, filepath.Join(o.dir, "naive"), items, o.workers, show)
+	} else {
+		rep, err = p.guarded(ctx, o, m, items, show)
+	}
+	if err != nil {
+		return nil, err
+	}
+	rep.Started = begin.UTC()
+	rep.finish(p.clk.Now())
+	return rep, rep.write(o.reportPath())
+}
+
+// startFake points m at the demo's upstream. Where a test has put a transport
+// in place, that is the upstream.
+func (p *program) startFake(o *options, m *model, items []item) (stop func(), err error) {
+	m.baseURL = "http://fake-model.test/v1"
+	quota, err := fakeQuota(m, items)
+	if err != nil {
+		return nil, err
+	}
+	if o.limit == 0 {
+		o.limit = quota
+	}
+	if p.base != nil {
+		return func() {}, nil
+	}
+	fake, err := demoUpstream(o.upstream, o.seed, quota, p.clk)
+	if err != nil {
+		return nil, err
+	}
+	server, err := fake.Start()
+	if err != nil {
+		return nil, err
+	}
+	m.baseURL = server.URL
+	transport := http.DefaultTransport.(*http.Transport).Clone()
+	transport.MaxIdleConnsPerHost = o.workers
+	p.base = transport
+	return func() { transport.CloseIdleConnections(); server.Close() }, nil
+}
+
+// fakeQuota is a daily quota that twice the whole inbox fits into.
+func fakeQuota(m *model, items []item) (int64, error) {
+	var need int64
+	for _, it := range items {
+		body, err := m.request(it)
+		if err != nil {
+			return 0, err
+		}
+		need += int64(len(body))/3 + maxSummary
+	}
+	return 2 * need, nil
+}
+
+// grace is how long a run that was told to stop waits for the calls in flight.
+const grace = 30 * time.Second
