@@ -133,7 +133,6 @@ type Budget struct {
 	degraded bool
 	owed     map[debt]int64 // granted while the store failed, not booked yet
 	owedSum  int64
-	epoch    uint64 // counts the bookings of owed
 }
 
 // New returns a budget, or everything that is wrong with the Config.

@@ -38,7 +38,7 @@ func (b *Budget) storeWorks() {
 // withoutStore decides a reservation while the store fails with err.
 func (b *Budget) withoutStore(m move, owner string, now time.Time, err error) (*Reservation, error) {
 	b.mu.Lock()
-	if b.policy == Closed || b.policy != Open && m.delta > int64(b.policy)-b.owedSum {
+	if b.policy == Closed || b.policy != Open && m.delta > int64(b.policy)-max(b.owedSum, 0) {
 		if b.wake == nil {
 			b.wake = make(chan struct{})
 		}
@@ -49,7 +49,7 @@ func (b *Budget) withoutStore(m move, owner string, now time.Time, err error) (*
 		b.mu.Unlock()
 		return nil, b.refuse(e)
 	}
-	r := &Reservation{b: b, move: m, at: now, local: true, epoch: b.epoch}
+	r := &Reservation{b: b, move: m, at: now, local: true}
 	b.owe(debt{m.span, m.owner}, m.delta)
 	b.admit(r)
 	b.stats.Local++
@@ -68,16 +68,17 @@ func (b *Budget) owe(d debt, n int64) {
 	b.owing.Store(true)
 }
 
-// settleOwed settles a reservation whose grant has not been booked yet, and
-// reports false when it has been.
-func (b *Budget) settleOwed(r *Reservation, delta int64) bool {
+// settleOwed settles a reservation that was granted while the store failed: by
+// what is to be booked, whether the grant itself has been booked already or
+// not.
+func (b *Budget) settleOwed(r *Reservation, delta int64) {
 	b.mu.Lock()
-	defer b.mu.Unlock()
-	if r.epoch != b.epoch {
-		return false
-	}
 	b.owe(debt{r.span, r.owner}, delta)
-	return true
+	works := !b.degraded
+	b.mu.Unlock()
+	if works {
+		b.book()
+	}
 }
 
 // book tells the store what was granted while it failed. What it does not take
@@ -87,7 +88,6 @@ func (b *Budget) book() {
 	b.mu.Lock()
 	owed := b.owed
 	b.owed, b.owedSum = nil, 0
-	b.epoch++
 	b.owing.Store(false)
 	b.mu.Unlock()
 	now := b.clock.Now()
@@ -101,7 +101,9 @@ func (b *Budget) book() {
 			_, err := b.move(context.Background(), m)
 			failed = err != nil
 			if !failed {
-				b.emit(Event{Kind: EventBooked, Owner: b.ownerName(d.owner), Window: d.span.key, Amount: n})
+				if n > 0 {
+					b.emit(Event{Kind: EventBooked, Owner: b.ownerName(d.owner), Window: d.span.key, Amount: n})
+				}
 				continue
 			}
 		}

@@ -16,8 +16,7 @@ type Reservation struct {
 	at    time.Time
 	ended atomic.Bool
 
-	local bool   // granted while the store failed
-	epoch uint64 // of b.owed, when local
+	local bool // granted while the store failed
 
 	next, prev *Reservation // in the owner's list, guarded by b.mu
 }
@@ -73,7 +72,11 @@ func (r *Reservation) end(_ context.Context, actual int64, cancel bool) (first b
 		m.poolMax, m.ownerMax = 0, 0
 	}
 	res := moved{ok: true}
-	if m.delta != 0 && !(r.local && b.settleOwed(r, m.delta)) {
+	switch {
+	case m.delta == 0:
+	case r.local:
+		b.settleOwed(r, m.delta)
+	default:
 		res, err = b.move(context.Background(), m)
 	}
 	b.mu.Lock()
@@ -112,9 +115,7 @@ func (r *Reservation) end(_ context.Context, actual int64, cancel bool) (first b
 
 func (r *Reservation) event(k EventKind, amount int64, err error) Event {
 	e := Event{Kind: k, Window: r.span.key, Amount: amount, Estimate: r.delta, Err: err}
-	if len(r.b.owners) > 0 {
-		e.Owner = r.b.owners[r.owner].Name
-	}
+	e.Owner = r.b.ownerName(r.owner)
 	return e
 }
 
