@@ -134,8 +134,10 @@ func (e *failure) inner() int {
 	if e.number >= 400 {
 		return e.number
 	}
-	if strings.EqualFold(e.typ, "overloaded_error") {
-		return 529
+	for _, name := range [...]string{e.code, e.typ, e.status} {
+		if strings.EqualFold(name, "overloaded_error") {
+			return 529
+		}
 	}
 	switch classOfCode(e.code, e.typ, e.reason, e.status, e.outer) {
 	case RateLimited:

@@ -1,5 +1,7 @@
 package modelapi
 
+import "maps"
+
 // node is a place in a document that means something. Arrays are transparent:
 // their elements stand where the array stands, so one table serves lists of
 // choices, chunks in one JSON array, and single objects alike.
@@ -214,8 +216,6 @@ func parts(more map[string]node) map[string]node {
 	} {
 		m[k] = nTool
 	}
-	for k, n := range more {
-		m[k] = n
-	}
+	maps.Copy(m, more)
 	return m
 }

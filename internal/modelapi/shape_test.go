@@ -37,7 +37,7 @@ func TestJSONAnswers(t *testing.T) {
 		"chat, content null":                 {chat(`{"message":{"role":"assistant","content":null},"finish_reason":"stop"}`), modelapi.Empty},
 		"chat, content missing":              {chat(`{"message":{"role":"assistant"},"finish_reason":"stop"}`), modelapi.Empty},
 		"chat, content empty":                {chat(`{"message":{"content":""},"finish_reason":"stop"}`), modelapi.Empty},
-		"chat, white space":                  {chat(`{"message":{"content":"  \n\t\u0020\u00a0 \u3000　​"},"finish_reason":"stop"}`), modelapi.Empty},
+		"chat, white space":                  {chat(`{"message":{"content":"  \n\t\u0020\u00a0 \u3000\u200B\uFEFF　"},"finish_reason":"stop"}`), modelapi.Empty},
 		"chat, white space, then text":       {chat(`{"message":{"content":" \n\u00e9"},"finish_reason":"stop"}`), modelapi.OK},
 		"chat, one letter not Latin":         {chat(`{"message":{"content":" 好"},"finish_reason":"stop"}`), modelapi.OK},
 		"chat, an emoji by escapes":          {chat(`{"message":{"content":"\ud83d\ude00"},"finish_reason":"stop"}`), modelapi.OK},
@@ -54,6 +54,8 @@ func TestJSONAnswers(t *testing.T) {
 		"chat, content filter":               {chat(`{"message":{"content":""},"finish_reason":"content_filter"}`), modelapi.Refused},
 		"chat, filter after some text":       {chat(`{"message":{"content":"some"},"finish_reason":"content_filter"}`), modelapi.Refused},
 		"chat, one of two is good":           {chat(`{"index":0,"message":{"content":"half"},"finish_reason":"length"},{"index":1,"message":{"content":"whole"},"finish_reason":"stop"}`), modelapi.OK},
+		"chat, only the second is told":      {chat(`{"index":1,"message":{"content":"b"},"finish_reason":"stop"}`), modelapi.OK},
+		"chat, only the second, empty":       {chat(`{"index":1,"message":{"content":""},"finish_reason":"stop"}`), modelapi.Empty},
 		"chat, both cut off":                 {chat(`{"message":{"content":"half"},"finish_reason":"length"},{"message":{"content":"half"},"finish_reason":"length"}`), modelapi.Truncated},
 		"chat, the first is empty":           {chat(`{"message":{"content":""},"finish_reason":"stop"},{"message":{"content":"b"},"finish_reason":"stop"}`), modelapi.OK},
 		"chat, more choices than told apart": {chat(strings.Repeat(`{"message":{"content":""},"finish_reason":"stop"},`, 20) + `{"message":{"content":"b"},"finish_reason":"stop"}`), modelapi.OK},
@@ -275,8 +277,10 @@ func TestErrors(t *testing.T) {
 		"error under 200, string":     {200, jsonType, `{"error":"boom"}`, V{Class: modelapi.ServerError, Inner: 500, Text: "boom", InBody: true}},
 		"error under 200, true":       {200, jsonType, `{"error":true,"message":"boom"}`, V{Class: modelapi.ServerError, Inner: 500, Text: "boom", InBody: true}},
 		"error under 200, unknown":    {200, jsonType, `{"error":{"type":"weird_thing"}}`, V{Class: modelapi.ServerError, Inner: 500, Code: "weird_thing", InBody: true}},
-		"error under 200, with a hint": {200, jsonType + "Retry-After: 3\n", `{"type":"error","error":{"type":"rate_limit_error","message":"m"}}`,
-			V{Class: modelapi.RateLimited, Inner: 429, Code: "rate_limit_error", Text: "m", InBody: true, Wait: 3 * time.Second, Waits: true}},
+		"error under 200, with a hint": {
+			200, jsonType + "Retry-After: 3\n", `{"type":"error","error":{"type":"rate_limit_error","message":"m"}}`,
+			V{Class: modelapi.RateLimited, Inner: 429, Code: "rate_limit_error", Text: "m", InBody: true, Wait: 3 * time.Second, Waits: true},
+		},
 		"error under 200, Gemini":          {200, jsonType, `[{"error":{"code":429,"status":"RESOURCE_EXHAUSTED","message":"m","details":[{"retryDelay":"45.837906927s"}]}}]`, V{Class: modelapi.RateLimited, Inner: 429, Code: "RESOURCE_EXHAUSTED", Text: "m", InBody: true, Wait: 45837906927, Waits: true}},
 		"error under 200, Responses":       {200, jsonType, `{"object":"response","status":"failed","error":{"code":"server_error","message":"m"},"output":[]}`, V{Class: modelapi.ServerError, Inner: 500, Code: "server_error", Text: "m", InBody: true}},
 		"error under 200, vLLM":            {200, jsonType, `{"object":"error","message":"m","type":"NotFoundError","code":404}`, V{Class: modelapi.BadRequest, Inner: 404, Code: "NotFoundError", Text: "m", InBody: true}},
@@ -328,5 +332,42 @@ func TestErrors(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestWordsUnder200: without a status of its own an error under 200 is told by
+// its words, wherever the provider puts them.
+func TestWordsUnder200(t *testing.T) {
+	t.Parallel()
+	tests := map[string]struct {
+		class modelapi.Class
+		inner int
+	}{
+		"rate_limit_exceeded": {modelapi.RateLimited, 429}, "rate_limit_error": {modelapi.RateLimited, 429},
+		"ThrottlingException": {modelapi.RateLimited, 429}, "RESOURCE_EXHAUSTED": {modelapi.RateLimited, 429},
+		"insufficient_quota": {modelapi.Quota, 402}, "billing_error": {modelapi.Quota, 402},
+		"overloaded_error": {modelapi.Overloaded, 529}, "UNAVAILABLE": {modelapi.Overloaded, 503},
+		"ModelNotReadyException": {modelapi.Overloaded, 503},
+		"authentication_error":   {modelapi.Auth, 401}, "PERMISSION_DENIED": {modelapi.Auth, 401},
+		"invalid_request_error": {modelapi.BadRequest, 400}, "NOT_FOUND": {modelapi.BadRequest, 400},
+		"timeout_error": {modelapi.Timeout, 504}, "DEADLINE_EXCEEDED": {modelapi.Timeout, 504},
+		"server_error": {modelapi.ServerError, 500}, "api_error": {modelapi.ServerError, 500}, "no_such_word": {modelapi.ServerError, 500},
+	}
+	for word, want := range tests {
+		for _, member := range []string{"code", "type", "status"} {
+			body := `{"error":{"` + member + `":"` + word + `","message":"m"}}`
+			d := watched(t, response(200, jsonType, body, 5), body)
+			if d.Class != want.class || d.Inner != want.inner || d.Effective() != want.inner || d.Code != word || !d.InBody {
+				t.Errorf("%s: %+v", body, d)
+			}
+		}
+	}
+	body := `{"error":{"details":[{"violations":[{"quotaId":"RequestsPerDay"}]}],"message":"m"}}`
+	if d := watched(t, response(200, jsonType, body, 0), body); d.Class != modelapi.QuotaPerDay || d.Inner != 429 {
+		t.Errorf("%+v", d)
+	}
+	body = `{"id":"c","finish_reason":"TIMEOUT","message":{"role":"assistant","content":[]}}`
+	if d := watched(t, response(200, jsonType, body, 0), body); d.Class != modelapi.Timeout || d.Inner != 504 || d.Code != "TIMEOUT" {
+		t.Errorf("%+v", d)
 	}
 }

@@ -15,8 +15,11 @@ func TestParseUsage(t *testing.T) {
 		ok           bool
 	}{
 		"OpenAI, cached inside": {"", `{"usage":{"prompt_tokens":1000,"completion_tokens":50,"total_tokens":1050,"prompt_tokens_details":{"cached_tokens":800}}}`, U{1000, 50, 800, 0}, true},
-		"Anthropic, cached beside": {"", `{"usage":{"input_tokens":150,"cache_read_input_tokens":12000,"cache_creation_input_tokens":3000,"output_tokens":50}}`,
-			U{15150, 50, 12000, 0}, true},
+		"Anthropic, cached beside": {
+			"", `{"usage":{"input_tokens":150,"cache_read_input_tokens":12000,"cache_creation_input_tokens":3000,"output_tokens":50}}`,
+			U{15150, 50, 12000, 0},
+			true,
+		},
 		"a proxy's mixture":                  {"", `{"usage":{"prompt_tokens":1000,"completion_tokens":5,"cache_read_input_tokens":800,"cache_creation_input_tokens":100}}`, U{1000, 5, 0, 0}, true},
 		"embeddings":                         {"", `{"usage":{"prompt_tokens":5,"total_tokens":5}}`, U{5, 0, 0, 0}, true},
 		"reasoning in the total only":        {"", `{"usage":{"prompt_tokens":10,"completion_tokens":5,"total_tokens":115,"completion_tokens_details":{"reasoning_tokens":100}}}`, U{10, 105, 0, 100}, true},

@@ -28,6 +28,7 @@ var classNames = [...]string{
 	Empty: "empty", Truncated: "truncated", Refused: "refused",
 }
 
+// String returns the class as one lower-case word, for logs and reports.
 func (c Class) String() string {
 	if c < 0 || int(c) >= len(classNames) {
 		return "unknown"

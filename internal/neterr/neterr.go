@@ -34,6 +34,7 @@ var names = [...]string{
 	Broken: "broken", Timeout: "timeout", Canceled: "canceled", Deadline: "deadline",
 }
 
+// String returns the kind as one lower-case word, for logs and reports.
 func (k Kind) String() string {
 	if k < 0 || int(k) >= len(names) {
 		return "invalid"
