@@ -6,6 +6,7 @@ import (
 	"errors"
 	"log/slog"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -14,6 +15,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/benbjohnson/clock"
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/nightfuse/nightfuse/breaker"
@@ -475,4 +477,74 @@ func TestNamesOfFiles(t *testing.T) {
 	if diff := cmp.Diff(got, want); diff != "" {
 		t.Errorf("files (-got +want):\n%s", diff)
 	}
+}
+
+// Killed in every single step of the file system in turn: the next process
+// finds one of the states that the life before it went through, never damage,
+// and never an older one than was there when a call was let out.
+func TestKilledAtEveryStep(t *testing.T) {
+	t.Parallel()
+	type seen struct {
+		State         breaker.State
+		Streak, Trips int
+	}
+	state := func(s breaker.Stats) seen { return seen{s.State, s.Streak, int(s.TripsTotal)} }
+	life := func(clk *clock.Mock, b *breaker.Breaker, after func()) {
+		for range 3 {
+			if p, err := b.Allow(t.Context()); err == nil {
+				p.Failure(errUp)
+				after()
+			}
+		}
+		clk.Add(10 * time.Second)
+		p, err := b.Allow(t.Context())
+		after()
+		if err == nil {
+			p.Success()
+			after()
+		}
+	}
+	// In a bubble the naps of the mock cost nothing.
+	synctest.Test(t, func(t *testing.T) {
+		clk := newClock()
+		cfg := plain(clk)
+		b := newBreaker(t, cfg)
+		order := []seen{{}}
+		life(clk, b, func() { order = append(order, state(b.Stats())) })
+
+		for kill := 0; ; kill++ {
+			dir := filepath.Join(t.TempDir(), "state")
+			steps := 0
+			store, err := breaker.FileOn(&durabletest.Faults{Hook: func(op durabletest.Op) (int, error) {
+				if steps++; steps == kill {
+					return durabletest.KillNow(op.Size / 2)
+				}
+				return 0, nil
+			}}, dir)
+			if err != nil && kill != 1 {
+				t.Fatal(err)
+			}
+			if err != nil {
+				continue // killed before there was a folder
+			}
+			clk := newClock()
+			cfg := plain(clk)
+			cfg.Store = store
+			b := newBreaker(t, cfg)
+			written := 0 // transitions known to be in the file
+			life(clk, b, func() {
+				if kill == 0 || steps < kill {
+					written++
+				}
+			})
+			cfg.Store = newFile(t, dir)
+			got := newBreaker(t, cfg).Stats()
+			if i := slices.Index(order, state(got)); got.Damaged != 0 || got.StoreErrors != 0 || i < written || i > written+1 {
+				t.Fatalf("killed in step %d, after %d changes: found %+v", kill, written, state(got))
+			}
+			if kill > steps {
+				break // the whole life passed
+			}
+		}
+	})
 }
