@@ -1,0 +1,4 @@
+package budget
+
+// OpenFileOn opens a File on a file system of the tests.
+var OpenFileOn = openFile
