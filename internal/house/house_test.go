@@ -35,6 +35,7 @@ func TestHouse(t *testing.T) {
 		"unfinished":       house.Unfinished,
 		"places":           func(tree *house.Tree) []string { return house.Places(tree, root) },
 		"links":            house.Links,
+		"page code":        house.PageCode,
 		"examples":         house.Examples,
 		"clock":            func(tree *house.Tree) []string { return house.Clock(tree, house.RealTime) },
 	}
@@ -181,9 +182,15 @@ type hidden int
 		}, []string{"a/a.go:2", "a/a.go:4", "README.md:2"}},
 
 		{"places", places, map[string]string{
-			"a/a.go":    "package a\n// see /wor" + "k/main/x\n// and /somewhere/checkout/y\n// not /work/flow or /tmp/x",
-			"README.md": "as DESI" + "GN.md says\nor fact" + "s/stores.md\nSTY" + "LE rule 3\nby design\nthe facts/figures",
-		}, []string{"README.md:1", "README.md:2", "README.md:3", "a/a.go:2", "a/a.go:3"}},
+			"a/a.go":    "package a\n// see /home/" + "me/x\n// and /somewhere/checkout/y\n// not a/home/x, /tmp/x or https://x.org/PLAN.md",
+			"README.md": "as PLAN" + ".md says\nor notes/b" + ".md\nRFC 9110 \u00a710\nPLAN \u00a7" + "3\nsee README.md",
+		}, []string{"README.md:1", "README.md:2", "README.md:4", "a/a.go:2", "a/a.go:3"}},
+
+		{"page code", house.PageCode, map[string]string{
+			"README.md":       "```go\nx := 1\ny()\n```\ntext\n```\nz()\n```\n```go\nx := 2\n```\n",
+			"examples/a/a.go": "package a\nfunc f() {\n\tx := 1\n\ty()\n}",
+			"breaker/a.go":    "package breaker\nfunc f() {\n\tx := 2\n}",
+		}, []string{"README.md:9"}},
 
 		{"links", house.Links, map[string]string{
 			"README.md": "# A *good* Heading!\n[1](breaker) [2](breaker/doc.go \"title\") [3](#a-good-heading) [4](https://x.org/y) [5](mailto:x)\n" +

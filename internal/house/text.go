@@ -37,29 +37,84 @@ func (t *Tree) lines(yield func(at place, line string) bool) {
 	}
 }
 
-// The names of places outside the repository, put together so that this file
-// does not hold them.
 var (
-	machinePath = regexp.MustCompile(`/wor` + `k/(main|shared|\.library)\b|/tm` + `p/(nf|bash_jobs)\b`)
-	outsidePage = regexp.MustCompile(`\b(DESI` + `GN|STY` + `LE)\.md\b|\b(DESI` + `GN|STY` + `LE) (§|rule)|\b(fact` + `s|case` + `s)/[a-z-]+\.md\b`)
+	homePath    = regexp.MustCompile(`(^|[\s"'\x60=(])/(home|Users)/[a-z]|[A-Z]:\\Users\\`)
+	mdPage      = regexp.MustCompile(`[\w./-]*\w\.md\b`)
+	sectionSign = regexp.MustCompile(`(\S+)\s*§`)
 )
 
-// Places finds the names of places that a reader does not have: the paths of
-// the machine where it was written, of which checkout is one if it is not "",
-// and pages that are not in the repository.
+// Places finds the names of places that a reader does not have: paths of the
+// machine where it was written, of which checkout is one if it is not "", and
+// pages, or their sections, that are not in the repository.
 func Places(t *Tree, checkout string) []string {
 	var list []string
 	for at, line := range t.lines {
-		if m := machinePath.FindString(line); m != "" {
-			list = append(list, at.offence("names %s, a path of one machine", m))
-		} else if len(checkout) > 5 && strings.Contains(line, checkout) {
-			list = append(list, at.offence("names %s, a path of this machine", checkout))
+		if strings.HasPrefix(at.file, "internal/house/") || strings.Contains(at.file, "/testdata/") {
+			continue // they hold what the rules and the signatures are shown
 		}
-		if m := outsidePage.FindString(line); m != "" {
-			list = append(list, at.offence("refers to %q, which is not in the repository; say the rule itself or name a public source", m))
+		if homePath.MatchString(line) || len(checkout) > 5 && strings.Contains(line, checkout) {
+			list = append(list, at.offence("names a path of one machine"))
+		}
+		for _, page := range mdPage.FindAllString(line, -1) {
+			// Links have a rule of their own, and a path may be relative.
+			if !strings.Contains(line, "://") && !t.hasPage(path.Base(page)) {
+				list = append(list, at.offence("refers to %q, which is not in the repository; say the rule itself or name a public source", page))
+			}
+		}
+		for _, m := range sectionSign.FindAllStringSubmatch(line, -1) {
+			if !strings.Contains(line, "RFC") {
+				list = append(list, at.offence("refers to a section (%q) of something that is not in the repository", m[0]))
+			}
 		}
 	}
 	return list
+}
+
+func (t *Tree) hasPage(base string) bool {
+	return slices.ContainsFunc(t.files, func(p string) bool { return path.Base(p) == base })
+}
+
+// PageCode checks that the Go code of the README is code that is built and
+// tested: each block stands, but for its indentation, in a file below examples.
+func PageCode(t *Tree) []string {
+	var examples []string
+	for _, p := range t.files {
+		if strings.HasPrefix(p, "examples/") && strings.HasSuffix(p, ".go") {
+			if b, err := fs.ReadFile(t.root, p); err == nil {
+				examples = append(examples, dedent(strings.Split(string(b), "\n")))
+			}
+		}
+	}
+	var (
+		list  []string
+		block []string
+		begin place
+	)
+	for at, line := range t.lines {
+		switch {
+		case at.file != "README.md":
+		case begin.line == 0 && strings.TrimSpace(line) == "```go":
+			begin, block = at, nil
+		case begin.line > 0 && strings.HasPrefix(line, "```"):
+			code := dedent(block)
+			if !slices.ContainsFunc(examples, func(e string) bool { return strings.Contains(e, code) }) {
+				list = append(list, begin.offence("this Go code stands in no file below examples, so nobody builds it"))
+			}
+			begin = place{}
+		case begin.line > 0:
+			block = append(block, line)
+		}
+	}
+	return list
+}
+
+// dedent takes the indentation off, so that code is the same at any depth.
+func dedent(lines []string) string {
+	out := make([]string, len(lines))
+	for i, l := range lines {
+		out[i] = strings.TrimSpace(l)
+	}
+	return strings.Join(out, "\n")
 }
 
 var (
