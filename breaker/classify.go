@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"strings"
 	"time"
 
 	"github.com/nightfuse/nightfuse/internal/call"
@@ -101,7 +102,7 @@ func judgeAnswer(ctx context.Context, v modelapi.Verdict) Result {
 	r := Result{Err: v.Err, Wait: v.Wait}
 	if v.Err != nil && v.Status < 400 {
 		// A stream that died. The caller's cancel is no verdict.
-		r.Outcome = judge(ctx, v.Err)
+		r.Outcome, r.Err = judge(ctx, v.Err), &answerError{v}
 		return r
 	}
 	if v.Status >= 400 || v.Inner != 0 || v.Class == modelapi.Empty {
@@ -134,30 +135,42 @@ func judgeAnswer(ctx context.Context, v modelapi.Verdict) Result {
 	default: // closed before it could be judged
 		r.Outcome = judgeStatus(v.Effective())
 	}
-	if r.Outcome == Failure || r.Outcome == Fatal {
-		if r.Err == nil {
-			r.Err = &answerError{v}
-		}
+	if r.Err == nil && (r.Outcome == Failure || r.Outcome == Fatal) {
+		r.Err = &answerError{v}
 	}
 	return r
 }
 
-// answerError is an answer as an error, for its signature and its text.
+// answerError is an answer as an error, for its signature and its text. The
+// words are those of the retry, so that what trips the breaker and what ends
+// up as a dead letter have one signature.
 type answerError struct{ v modelapi.Verdict }
 
 func (e *answerError) Error() string {
-	text := fmt.Sprintf("status %d", e.v.Effective())
-	if e.v.Class == modelapi.Empty {
-		text += ": empty answer"
+	parts := make([]string, 0, 4)
+	if status := e.v.Effective(); status != 0 {
+		parts = append(parts, strings.TrimSpace(fmt.Sprint(status, " ", http.StatusText(status))))
 	}
-	if e.v.Code != "" {
-		text += ": " + e.v.Code
+	if e.v.Status < 400 {
+		switch {
+		case e.v.Err != nil:
+			parts = append(parts, "the body ended too early")
+		case e.v.Class == modelapi.Empty:
+			parts = append(parts, "an empty answer")
+		default:
+			parts = append(parts, "an error under status "+http.StatusText(e.v.Status))
+		}
 	}
-	if e.v.Text != "" {
-		text += ": " + e.v.Text
+	for _, s := range []string{e.v.Code, e.v.Text, redact.Err(e.v.Err, maxText)} {
+		if s != "" {
+			parts = append(parts, s)
+		}
 	}
-	return text
+	return strings.Join(parts, ": ")
 }
+
+// Unwrap is what ended the body too early.
+func (e *answerError) Unwrap() error { return e.v.Err }
 
 // StatusCode is the status the answer stands for.
 func (e *answerError) StatusCode() int { return e.v.Effective() }
@@ -170,8 +183,12 @@ func sign(r Result) signature.ID {
 	return signature.Of(r.Err)
 }
 
-// maxReason bounds the text of a failure in the stored state.
-const maxReason = 200
+// maxText bounds the text of a transport's error, maxReason that of a failure
+// in the stored state.
+const (
+	maxText   = 512
+	maxReason = 200
+)
 
 // reason is a failure as people read it, without secrets.
 func reason(r Result) string {

@@ -257,7 +257,7 @@ func (r *rules) count(s record, e event) record {
 			s.NotBefore = until
 		}
 	}
-	if e.sig == "" || e.again || r.repeat < 0 {
+	if e.sig == "" || e.again {
 		return s
 	}
 	s.Counts = slices.Clone(s.Counts)
