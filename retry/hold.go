@@ -14,6 +14,11 @@ func (l *loop) hold(f failure, now time.Time) (p pause, end error) {
 	if left <= 0 {
 		return p, f.err
 	}
+	if at, ok := call.RetryAt(f.err); ok && call.RefusedBy(f.err) == "budget" && at.Sub(now) > left {
+		// A budget names its window's end only when nothing in flight can
+		// give anything back before: waiting is no use.
+		return p, f.err
+	}
 	if l.refund {
 		// The failure before a refusal was the outage's, not the item's.
 		l.refund = false
