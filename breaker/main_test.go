@@ -10,9 +10,7 @@ import (
 	"github.com/nightfuse/nightfuse/breaker"
 )
 
-var (
-	errUp = errors.New("upstream says no")
-)
+var errUp = errors.New("upstream says no")
 
 // start is when every fake clock of these tests begins.
 var start = time.Date(2026, 3, 1, 22, 0, 0, 0, time.UTC)

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"expvar"
 	"fmt"
+	"maps"
 	"math"
 	"strings"
 	"testing"
@@ -26,7 +27,7 @@ func TestConfigIsChecked(t *testing.T) {
 	if err == nil {
 		t.Fatal("nonsense was accepted")
 	}
-	for _, field := range strings.Fields("Name Threshold Cooldown MaxCooldown Jitter ProbeLease Ratio RatioCalls RatioWindow StoreTimeout Refresh") {
+	for field := range strings.FieldsSeq("Name Threshold Cooldown MaxCooldown Jitter ProbeLease Ratio RatioCalls RatioWindow StoreTimeout Refresh") {
 		if !strings.Contains(err.Error(), "Config."+field+" ") {
 			t.Errorf("the error does not name %s: %v", field, err)
 		}
@@ -256,10 +257,7 @@ func TestStats(t *testing.T) {
 	mid := b.Stats()
 	fail(t, b, 2)
 	refusal(t, b)
-	got := map[string]float64{}
-	for name, v := range b.Stats().Sub(mid).All() {
-		got[name] = v
-	}
+	got := maps.Collect(b.Stats().Sub(mid).All())
 	want := map[string]float64{
 		"state": 1, "streak": 0, "trips_total": 1, "in_flight": 0, "waiting": 0,
 		"admitted": 2, "refused": 1, "shadowed": 0, "successes": 0, "failures": 2, "fatals": 0, "ignored": 0, "stale": 0,

@@ -172,24 +172,25 @@ func (c *closer) Close() error { c.closed++; return nil }
 // tell the guards further in that this call is the probe.
 func TestFormsNest(t *testing.T) {
 	t.Parallel()
-	clk := newClock()
-	cfg := plain(clk)
-	g, err := breaker.NewGroup(cfg, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	b := g.Get("api.example.com")
-	fail(t, b, 3)
-	clk.Add(10 * time.Second)
-	probes := 0
-	base := trip(func(req *http.Request) (*http.Response, error) {
-		if call.From(req.Context()).Probe {
-			probes++
+	for _, grouped := range []bool{false, true} {
+		clk := newClock()
+		g := newGroup(t, plain(clk))
+		b := g.Get("api.example.com")
+		probes := 0
+		base := trip(func(req *http.Request) (*http.Response, error) {
+			if call.From(req.Context()).Probe {
+				probes++
+			}
+			return answer(200, good), nil
+		})
+		rt := breaker.NewTransport(base, b)
+		if grouped {
+			rt = breaker.NewTransport(base, g)
 		}
-		return answer(200, good), nil
-	})
-	for _, rt := range []http.RoundTripper{breaker.NewTransport(base, b), breaker.NewTransport(base, g)} {
-		err = b.Do(t.Context(), func(ctx context.Context) error {
+
+		fail(t, b, 3)
+		clk.Add(10 * time.Second)
+		err := b.Do(t.Context(), func(ctx context.Context) error {
 			req, err := http.NewRequestWithContext(ctx, http.MethodPost, "https://API.example.com/", strings.NewReader("{}"))
 			if err != nil {
 				return err
@@ -204,28 +205,20 @@ func TestFormsNest(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := b.Stats().Successes; got != 1 {
-			t.Errorf("%d successes, want one call", got)
+		if s := b.Stats(); s.Successes != 1 || s.Admitted != 4 || probes != 1 {
+			t.Errorf("group %v: %d successes of %d admitted, %d marked probes; want 1 of 4, 1", grouped, s.Successes, s.Admitted, probes)
 		}
-		if err := b.Trip(t.Context(), "again"); err != nil {
-			t.Fatal(err)
-		}
-		if probes != 1 {
-			t.Errorf("%d calls were marked as the probe, want 1", probes)
-		}
-		probes = 0
-		clk.Set(refusal(t, b).Until)
-		roundTrip(t, rt) // the transport alone marks its probe as well
-		if probes != 1 {
-			t.Errorf("%d calls of the transport were marked as the probe, want 1", probes)
-		}
+
+		// The transport alone marks its probe as well, and only that.
 		if err := b.Trip(t.Context(), "again"); err != nil {
 			t.Fatal(err)
 		}
 		clk.Set(refusal(t, b).Until)
-		probes = 0
-		b = newBreaker(t, cfg)
-		break
+		roundTrip(t, rt)
+		roundTrip(t, rt)
+		if s := b.Stats(); s.Successes != 3 || probes != 2 {
+			t.Errorf("group %v: %d successes, %d marked probes; want 3, 2", grouped, s.Successes, probes)
+		}
 	}
 }
 
