@@ -120,7 +120,7 @@ func BenchmarkPacerWaitFree(b *testing.B) {
 }
 
 func BenchmarkTransport(b *testing.B) {
-	body := strings.Repeat(`{"max_tokens":100,"messages":[]}   `, 117)
+	body := `{"max_tokens":100,"messages":[{"role":"user","content":"` + strings.Repeat("Say what this does. ", 200) + `"}]}`
 	base := trip(func(req *http.Request) (*http.Response, error) {
 		_ = req.Body.Close()
 		resp := answer(500, "")
