@@ -1,0 +1,6 @@
+package main
+
+func Example() {
+	main()
+	// Output: Two refunds. (2 calls, 42 tokens spent)
+}
