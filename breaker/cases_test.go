@@ -168,6 +168,34 @@ func TestLostProbeHasAnEnd(t *testing.T) {
 	wantState(t, b, breaker.Closed)
 }
 
+// The lease was taken over by another process: the late result of the first
+// probe must not even close this process's view for a moment.
+func TestLateProbeOfAnotherProcess(t *testing.T) {
+	t.Parallel()
+	clk := newClock()
+	cfg := plain(clk)
+	cfg.ProbeLease, cfg.Store = time.Minute, breaker.Memory()
+	var got []string
+	cfg.OnChange = func(c breaker.Change) { got = append(got, fmt.Sprint(c.From, ">", c.To)) }
+	b := newBreaker(t, cfg)
+	fail(t, b, 3)
+	clk.Add(10 * time.Second)
+	lost := probe(t, b)
+	clk.Add(time.Minute)
+	cfg.OnChange = nil
+	second := probe(t, newBreaker(t, cfg))
+	lost.Success()
+	wantState(t, b, breaker.HalfOpen)
+	second.Success()
+	wantState(t, b, breaker.Closed)
+	if diff := cmp.Diff(got, []string{"closed>open", "open>half-open", "half-open>closed"}); diff != "" {
+		t.Errorf("changes (-got +want):\n%s", diff)
+	}
+	if got := b.Stats().Stale; got != 1 {
+		t.Errorf("Stale = %d, want 1", got)
+	}
+}
+
 // A result after the lease still counts while nobody else has it.
 func TestLateProbeCountsIfCurrent(t *testing.T) {
 	t.Parallel()

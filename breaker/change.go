@@ -18,6 +18,8 @@ type Change struct {
 	Signature signature.ID // of the failure that tripped it, if any
 	Remote    bool         // another process's doing, seen in the store
 	Err       error        // a *StoreError; From and To are then equal
+
+	note string // for the log only
 }
 
 // report queues a change that was just installed. The lock is held.
@@ -62,7 +64,7 @@ func (b *Breaker) tell() {
 		b.mu.Unlock()
 		locked = false
 		b.logChange(c)
-		panicked := b.hook(c)
+		panicked := c.note == "" && b.hook(c)
 		b.mu.Lock()
 		locked = true
 		if panicked {
@@ -87,6 +89,10 @@ func (b *Breaker) hook(c Change) (panicked bool) {
 }
 
 func (b *Breaker) logChange(c Change) {
+	if c.note != "" {
+		b.log(slog.LevelInfo, c.note)
+		return
+	}
 	if c.Err != nil {
 		b.log(slog.LevelWarn, c.Err.Error())
 		return

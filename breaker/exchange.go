@@ -7,7 +7,6 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"log/slog"
 	"time"
 )
 
@@ -293,7 +292,7 @@ func (b *Breaker) worked(seq uint64, now time.Time) {
 	if b.down.Load() {
 		b.down.Store(false)
 		b.backoff, b.reported = 0, false
-		b.log(slog.LevelInfo, "the store works again")
+		b.changes = append(b.changes, Change{note: "the store works again"})
 	}
 }
 

@@ -45,13 +45,22 @@ type files struct {
 
 	mu   sync.Mutex
 	open map[string]*stateFile
+	turn uint64
 }
+
+// maxOpen is how many files are kept open, for a Group with many upstreams.
+const maxOpen = 200
 
 // stateFile is one name. The lock file's content is the sequence number: it is
 // written in place, so an open file sees it change.
 type stateFile struct {
 	path string // of the JSON
 	lock *durable.Lock
+
+	// Guarded by files.mu.
+	users int    // operations in hand
+	used  uint64 // the turn of the latest one
+	gone  bool   // no longer in the map; the last user closes it
 
 	mu  sync.Mutex
 	buf [8]byte // for Seq, which would else allocate it
@@ -69,6 +78,7 @@ func (s *files) Update(ctx context.Context, name string, fn func([]byte) ([]byte
 		if uerr := f.lock.Unlock(); err == nil && uerr != nil {
 			err = fmt.Errorf("breaker: %w", uerr)
 		}
+		s.release(f)
 	}()
 
 	old, err := durable.ReadFile(s.fs, f.path)
@@ -110,6 +120,7 @@ func (s *files) locked(ctx context.Context, name string) (*stateFile, error) {
 			return nil, err
 		}
 		if err := f.lock.Lock(ctx); err != nil {
+			s.release(f)
 			return nil, err
 		}
 		if !s.deleted(f) {
@@ -117,13 +128,11 @@ func (s *files) locked(ctx context.Context, name string) (*stateFile, error) {
 		}
 		// Somebody deleted the folder under a running program. A lock on a file
 		// without a name excludes nobody, so go on with the one that has it.
-		// The old one is left to the collector: others may be waiting for it.
 		_ = f.lock.Unlock()
 		s.mu.Lock()
-		if s.open[name] == f {
-			delete(s.open, name)
-		}
+		s.forget(name, f)
 		s.mu.Unlock()
+		s.release(f)
 	}
 }
 
@@ -145,28 +154,69 @@ func (s *files) Seq(name string) (uint64, error) {
 		return 0, err
 	}
 	f.mu.Lock()
-	defer f.mu.Unlock()
-	return f.number(f.buf[:])
+	n, err := f.number(f.buf[:])
+	f.mu.Unlock()
+	s.release(f)
+	return n, err
 }
 
-// file opens the lock file of a name once.
+// file returns the open file of a name, for one operation: release it.
 func (s *files) file(name string) (*stateFile, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if f, ok := s.open[name]; ok {
-		return f, nil
+	f, ok := s.open[name]
+	if !ok {
+		path := filepath.Join(s.dir, escape(name))
+		lock, err := durable.OpenLock(s.fs, path+".lock")
+		if errors.Is(err, fs.ErrNotExist) && s.fs.MkdirAll(s.dir, 0o700) == nil {
+			lock, err = durable.OpenLock(s.fs, path+".lock")
+		}
+		if err != nil {
+			return nil, fmt.Errorf("breaker: %w", err)
+		}
+		if len(s.open) >= maxOpen {
+			s.forgetOldest()
+		}
+		f = &stateFile{path: path + ".json", lock: lock}
+		s.open[name] = f
 	}
-	path := filepath.Join(s.dir, escape(name))
-	lock, err := durable.OpenLock(s.fs, path+".lock")
-	if errors.Is(err, fs.ErrNotExist) && s.fs.MkdirAll(s.dir, 0o700) == nil {
-		lock, err = durable.OpenLock(s.fs, path+".lock")
-	}
-	if err != nil {
-		return nil, fmt.Errorf("breaker: %w", err)
-	}
-	f := &stateFile{path: path + ".json", lock: lock}
-	s.open[name] = f
+	s.turn++
+	f.users, f.used = f.users+1, s.turn
 	return f, nil
+}
+
+// release ends one operation on f.
+func (s *files) release(f *stateFile) {
+	s.mu.Lock()
+	f.users--
+	last := f.gone && f.users == 0
+	s.mu.Unlock()
+	if last {
+		_ = f.lock.File().Close()
+	}
+}
+
+// forget takes f out of the map. The lock is held.
+func (s *files) forget(name string, f *stateFile) {
+	if s.open[name] == f {
+		delete(s.open, name)
+		f.gone = true
+	}
+}
+
+// forgetOldest closes the file that was not used for longest. The lock is held.
+func (s *files) forgetOldest() {
+	var oldest *stateFile
+	var name string
+	for n, f := range s.open {
+		if f.users == 0 && (oldest == nil || f.used < oldest.used) {
+			oldest, name = f, n
+		}
+	}
+	if oldest != nil {
+		s.forget(name, oldest)
+		_ = oldest.lock.File().Close()
+	}
 }
 
 // number reads the sequence number; a new lock file is empty and means 0.

@@ -3,6 +3,7 @@ package breaker_test
 import (
 	"fmt"
 	"net/http"
+	"os"
 	"strings"
 	"sync"
 	"testing"
@@ -125,4 +126,32 @@ func TestKeys(t *testing.T) {
 	if diff := cmp.Diff(got, want); diff != "" {
 		t.Errorf("keys (-got +want):\n%s", diff)
 	}
+}
+
+// A group over files keeps no more of them open than it must, and what was
+// closed in between is found again.
+func TestGroupOverFiles(t *testing.T) {
+	t.Parallel()
+	cfg := plain(newClock())
+	cfg.Store = newFile(t, t.TempDir())
+	g := newGroup(t, cfg)
+	fail(t, g.Get("down"), 3)
+	for i := range 300 {
+		allow(t, g.Get(fmt.Sprint("key-", i))).Success()
+	}
+	refusal(t, g.Get("down"))
+	allow(t, g.Get("key-0")).Success()
+	if n := openFiles(t); n >= 300 {
+		t.Errorf("%d files are open", n)
+	}
+}
+
+// openFiles counts the open files of this process, 0 where that is not told.
+func openFiles(t *testing.T) int {
+	t.Helper()
+	entries, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		return 0
+	}
+	return len(entries)
 }

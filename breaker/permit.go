@@ -129,17 +129,30 @@ func (b *Breaker) settle(c claim, r Result) {
 
 	b.mu.Lock()
 	b.counts.settled(r.Outcome)
-	b.settleLocked(c, ev, who)
-	b.mu.Unlock()
+	if ev.epoch != b.rec.Epoch {
+		b.streak.stale = max(b.streak.stale-1, 0)
+	}
+	if c.token == "" || b.private {
+		b.settleLocked(c, ev, who)
+		b.mu.Unlock()
+	} else {
+		b.mu.Unlock()
+		// A probe's result goes to the store first: after its lease another
+		// process may have taken over without this one knowing.
+		eff, _ := b.transact(c.ctx, ev)
+		if eff.stale {
+			b.mu.Lock()
+			b.counts.stale++
+			b.mu.Unlock()
+		}
+	}
 	b.drain(c.ctx)
 	b.tell()
 }
 
 func (b *Breaker) settleLocked(c claim, ev event, who any) {
 	s := &b.streak
-	if ev.epoch != b.rec.Epoch {
-		s.stale = max(s.stale-1, 0)
-	} else if b.rec.State == Closed {
+	if ev.epoch == b.rec.Epoch && b.rec.State == Closed {
 		b.window.add(ev.now, ev.kind)
 		if s.on && c.stage < s.stage {
 			s.older--
