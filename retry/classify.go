@@ -105,11 +105,11 @@ func judgeError(ctx context.Context, item *call.Item, err error, now time.Time) 
 		}
 		return f
 	}
-	if f.status != 0 {
-		if !retriedStatus(f.status) {
-			f.kind = final
+	if answer, ok := judgeSDK(err, f.status, now); ok {
+		if f.hinted {
+			answer.hint, answer.hinted = f.hint, true
 		}
-		return f
+		return answer
 	}
 	k := neterr.Of(ctx, err)
 	switch k {

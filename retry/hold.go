@@ -51,8 +51,20 @@ func (l *loop) await(p pause) error {
 	if !waited {
 		err = l.until(ctx, refusal, from, p.wait)
 	}
+	took := r.clock.Now().Sub(from)
+	if l.quick++; took > 0 {
+		l.quick = 0
+	}
+	if l.quick > 1 && err == nil {
+		// It says "now" and refuses, again and again: no hot loop.
+		select {
+		case <-r.clock.After(max(jitter(ceiling(r.cfg.Base, r.cfg.Max, 1), r.random()), time.Millisecond)):
+		case <-ctx.Done():
+		}
+		took = r.clock.Now().Sub(from)
+	}
 	release()
-	l.held += max(r.clock.Now().Sub(from), 1)
+	l.held += max(took, 1)
 	if l.ctx.Err() != nil {
 		return l.end(contextError(l.ctx))
 	}

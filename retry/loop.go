@@ -28,6 +28,7 @@ type loop struct {
 	calls    int  // sent
 	charged  int  // failures that count against Attempts
 	refund   bool // the last failure is charged and may turn out to be the outage's
+	quick    int  // waits for a refusal in a row that took no time
 	onces    int  // failures of the kind once
 	dailies  int
 	owed     bool // a call of the limit is taken for the next attempt

@@ -1089,3 +1089,23 @@ func TestAWrongChainSendsNothing(t *testing.T) {
 		t.Error("a nil base is not http.DefaultTransport")
 	}
 }
+
+// R21: the first attempt shares the caller's headers, later ones have copies,
+// since the attempt before may still be read.
+func TestLaterAttemptsHaveHeadersOfTheirOwn(t *testing.T) {
+	t.Parallel()
+	req := post(t, "http://upstream/", "{}")
+	n := 0
+	base := roundTrip(func(out *http.Request) (*http.Response, error) {
+		if out == req {
+			t.Error("the base gets the caller's request itself")
+		}
+		if n++; n > 1 {
+			out.Header.Set("X-Attempt", itoa(n))
+		}
+		return respond(out, failWith(503), func() {}), nil
+	})
+	_, _ = retry.NewTransport(base, mustNew(t, noWait(retry.Config{}))).RoundTrip(req)
+	equal(t, "attempts", n, 4)
+	equal(t, "the caller's header", req.Header.Get("X-Attempt"), "")
+}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -140,6 +141,7 @@ func (w wire) String() string {
 func serve(t *testing.T, w wire, h http.HandlerFunc) (string, *http.Transport) {
 	t.Helper()
 	srv := httptest.NewUnstartedServer(h)
+	srv.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, slog.LevelError)
 	if w == http2 {
 		srv.EnableHTTP2 = true
 		srv.StartTLS()
