@@ -300,14 +300,9 @@ func (b *Budget) Reserve(ctx context.Context, owner string, estimate int64) (*Re
 	if estimate <= 0 || estimate > MaxAmount {
 		return nil, b.refuse(&RefusedError{Owner: owner, Reason: ErrEstimate, Estimate: estimate})
 	}
-	m := move{owner: i, delta: estimate, poolMax: b.soft}
 	borrows := mayUseHeadroom(call.From(ctx))
-	if borrows || len(b.owners) > 0 && b.owners[i].UseHeadroom {
-		m.poolMax = b.limit
-	}
-	if len(b.owners) > 0 {
-		m.ownerMax = b.owners[i].Limit
-	}
+	hard := borrows || len(b.owners) > 0 && b.owners[i].UseHeadroom
+	m := b.take(nil, i, hard, estimate)
 	if estimate > m.poolMax || m.ownerMax > 0 && estimate > m.ownerMax {
 		e := &RefusedError{Owner: owner, Reason: ErrTooLarge, Estimate: estimate, Cap: m.poolMax}
 		if e.OwnerCap = m.ownerMax > 0 && m.ownerMax < m.poolMax; e.OwnerCap {
@@ -330,7 +325,7 @@ func (b *Budget) Reserve(ctx context.Context, owner string, estimate int64) (*Re
 		if _, ok := err.(*stopped); ok {
 			return nil, err
 		}
-		return b.withoutStore(m, owner, now, err)
+		return b.withoutStore(m, hard, owner, now, err)
 	}
 	if !res.ok {
 		e := &RefusedError{
@@ -342,7 +337,7 @@ func (b *Budget) Reserve(ctx context.Context, owner string, estimate int64) (*Re
 		}
 		return nil, b.exhausted(e, settles)
 	}
-	r := &Reservation{b: b, move: m, at: now}
+	r := &Reservation{b: b, span: m.span, units: estimate, at: now.UnixNano(), owner: int32(i), hard: hard}
 	b.mu.Lock()
 	b.admit(r)
 	if borrows && m.poolMax > b.soft && res.pool > b.soft {
@@ -356,9 +351,9 @@ func (b *Budget) Reserve(ctx context.Context, owner string, estimate int64) (*Re
 func (b *Budget) admit(r *Reservation) {
 	b.open[r.owner].push(r)
 	b.stats.Reserved++
-	b.stats.ReservedUnits += r.delta
+	b.stats.ReservedUnits += r.units
 	b.stats.Outstanding++
-	b.stats.OutstandingUnits += r.delta
+	b.stats.OutstandingUnits += r.units
 }
 
 // exhausted completes a refusal with how it may lift.
@@ -422,10 +417,7 @@ func result(ops []Op, ok bool) moved {
 // move asks the store.
 func (b *Budget) move(ctx context.Context, m move) (moved, error) {
 	if b.mem != nil {
-		var buf [2]Op
-		ops := m.ops(buf[:0])
-		ok := b.mem.applyOne(ops)
-		return result(ops, ok), nil
+		return b.mem.move(&m), nil
 	}
 	p := &pending{undo: m.expire > 0 && m.poolMax > 0}
 	p.change.Ops = m.ops(p.buf[:0])

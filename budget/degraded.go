@@ -36,7 +36,7 @@ func (b *Budget) storeWorks() {
 }
 
 // withoutStore decides a reservation while the store fails with err.
-func (b *Budget) withoutStore(m move, owner string, now time.Time, err error) (*Reservation, error) {
+func (b *Budget) withoutStore(m move, hard bool, owner string, now time.Time, err error) (*Reservation, error) {
 	b.mu.Lock()
 	if b.policy == Closed || b.policy != Open && m.delta > int64(b.policy)-max(b.owedSum, 0) {
 		if b.wake == nil {
@@ -49,7 +49,7 @@ func (b *Budget) withoutStore(m move, owner string, now time.Time, err error) (*
 		b.mu.Unlock()
 		return nil, b.refuse(e)
 	}
-	r := &Reservation{b: b, move: m, at: now, local: true}
+	r := &Reservation{b: b, span: m.span, units: m.delta, at: now.UnixNano(), owner: int32(m.owner), hard: hard, local: true}
 	b.owe(debt{m.span, m.owner}, m.delta)
 	b.admit(r)
 	b.stats.Local++
@@ -73,7 +73,7 @@ func (b *Budget) owe(d debt, n int64) {
 // not.
 func (b *Budget) settleOwed(r *Reservation, delta int64) {
 	b.mu.Lock()
-	b.owe(debt{r.span, r.owner}, delta)
+	b.owe(debt{r.span, int(r.owner)}, delta)
 	works := !b.degraded
 	b.mu.Unlock()
 	if works {

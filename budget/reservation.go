@@ -4,25 +4,39 @@ import (
 	"context"
 	"fmt"
 	"sync/atomic"
-	"time"
 )
 
 // A Reservation is spend that was taken before it happened. Exactly one of
 // Reconcile and Cancel ends it; what comes second does nothing but count, so
 // that a deferred Cancel is harmless. Its methods are safe for concurrent use.
 type Reservation struct {
-	b *Budget
-	move
-	at    time.Time
-	ended atomic.Bool
-
-	local bool // granted while the store failed
+	b     *Budget
+	span  *span
+	units int64
+	at    int64 // Unix nanoseconds
 
 	next, prev *Reservation // in the owner's list, guarded by b.mu
+
+	owner int32
+	ended atomic.Bool
+	hard  bool // under the hard cap
+	local bool // granted while the store failed
+}
+
+// take returns the move that made r, for amount delta.
+func (b *Budget) take(s *span, owner int, hard bool, delta int64) move {
+	m := move{span: s, owner: owner, delta: delta, poolMax: b.soft}
+	if hard {
+		m.poolMax = b.limit
+	}
+	if len(b.owners) > 0 {
+		m.ownerMax = b.owners[owner].Limit
+	}
+	return m
 }
 
 // Estimate returns what was reserved.
-func (r *Reservation) Estimate() int64 { return r.delta }
+func (r *Reservation) Estimate() int64 { return r.units }
 
 // Window returns the key of the window that the reservation was made in, which
 // is the one that pays.
@@ -37,10 +51,10 @@ func (r *Reservation) Window() string { return r.span.key }
 // nothing about the call that was paid.
 func (r *Reservation) Reconcile(ctx context.Context, actual int64) error {
 	if actual < 0 || actual > MaxAmount {
-		if _, err := r.end(ctx, r.delta, false); err != nil {
+		if _, err := r.end(ctx, r.units, false); err != nil {
 			return err
 		}
-		err := fmt.Errorf("budget %s: settled at the estimate of %d: actual %d: %w", r.b.name, r.delta, actual, ErrEstimate)
+		err := fmt.Errorf("budget %s: settled at the estimate of %d: actual %d: %w", r.b.name, r.units, actual, ErrEstimate)
 		r.b.emit(r.event(EventBadAmount, actual, err))
 		return err
 	}
@@ -63,11 +77,9 @@ func (r *Reservation) end(_ context.Context, actual int64, cancel bool) (first b
 		b.mu.Unlock()
 		return false, nil
 	}
-	m := r.move
-	m.delta = actual - r.delta
 	// A refund says under which limit it was taken; what comes on top is never
 	// refused, since it was spent.
-	m.expire = 0
+	m := b.take(r.span, int(r.owner), r.hard, actual-r.units)
 	if m.delta > 0 {
 		m.poolMax, m.ownerMax = 0, 0
 	}
@@ -82,13 +94,13 @@ func (r *Reservation) end(_ context.Context, actual int64, cancel bool) (first b
 	b.mu.Lock()
 	b.open[r.owner].remove(r)
 	b.stats.Outstanding--
-	b.stats.OutstandingUnits -= r.delta
+	b.stats.OutstandingUnits -= r.units
 	if cancel {
 		b.stats.Cancelled++
 	} else {
 		b.stats.Settled++
 		b.stats.SettledUnits += actual
-		b.stats.SettledEstimates += r.delta
+		b.stats.SettledEstimates += r.units
 	}
 	over := err == nil && m.delta > 0 && res.pool > b.limit
 	switch {
@@ -103,7 +115,7 @@ func (r *Reservation) end(_ context.Context, actual int64, cancel bool) (first b
 	b.mu.Unlock()
 	switch {
 	case err != nil:
-		err = fmt.Errorf("budget %s: settling, %d stay spent: %w", b.name, r.delta, err)
+		err = fmt.Errorf("budget %s: settling, %d stay spent: %w", b.name, r.units, err)
 		b.emit(r.event(EventSettleFailed, actual, err))
 	case res.pool < 0:
 		b.emit(r.event(EventWindowGone, m.delta, nil))
@@ -114,8 +126,8 @@ func (r *Reservation) end(_ context.Context, actual int64, cancel bool) (first b
 }
 
 func (r *Reservation) event(k EventKind, amount int64, err error) Event {
-	e := Event{Kind: k, Window: r.span.key, Amount: amount, Estimate: r.delta, Err: err}
-	e.Owner = r.b.ownerName(r.owner)
+	e := Event{Kind: k, Window: r.span.key, Amount: amount, Estimate: r.units, Err: err}
+	e.Owner = r.b.ownerName(int(r.owner))
 	return e
 }
 
@@ -149,7 +161,7 @@ func (l *list) push(r *Reservation) {
 	}
 	l.last = r
 	l.n++
-	l.units += r.delta
+	l.units += r.units
 }
 
 func (l *list) remove(r *Reservation) {
@@ -165,5 +177,5 @@ func (l *list) remove(r *Reservation) {
 	}
 	r.next, r.prev = nil, nil
 	l.n--
-	l.units -= r.delta
+	l.units -= r.units
 }

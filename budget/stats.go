@@ -187,7 +187,7 @@ func (b *Budget) Status(ctx context.Context) (Status, error) {
 			o.Owner, o.Spent = b.owners[i], values[1+i]
 		}
 		if r := b.open[i].first; r != nil {
-			o.Oldest = r.at
+			o.Oldest = time.Unix(0, r.at).UTC()
 		}
 		st.Owners = append(st.Owners, o)
 	}

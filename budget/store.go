@@ -2,7 +2,6 @@ package budget
 
 import (
 	"context"
-	"sync"
 	"time"
 )
 
@@ -45,15 +44,17 @@ type Store interface {
 	Load(ctx context.Context, keys []string) ([]int64, error)
 }
 
-// step returns what the counter becomes, and false when Max refuses.
-func (op *Op) step(value int64) (int64, bool) {
-	if op.Delta > 0 && op.Max > 0 && (op.Delta > op.Max || value > op.Max-op.Delta) {
-		return value, false
+// refuses reports whether limit stands against adding delta to value.
+func refuses(value, delta, limit int64) bool {
+	return delta > 0 && limit > 0 && (delta > limit || value > limit-delta)
+}
+
+// step returns what value becomes.
+func step(value, delta int64) int64 {
+	if delta > MaxAmount-value {
+		return MaxAmount
 	}
-	if op.Delta > MaxAmount-value {
-		return MaxAmount, true
-	}
-	return max(value+op.Delta, 0), true
+	return max(value+delta, 0)
 }
 
 // Over returns the index of the op whose Max refused the change, -1 when none
@@ -62,10 +63,8 @@ func (c *Change) Over() int { return over(c.Ops) }
 
 func over(ops []Op) int {
 	for i := range ops {
-		if op := &ops[i]; op.Value >= 0 {
-			if _, ok := op.step(op.Value); !ok {
-				return i
-			}
+		if op := &ops[i]; op.Value >= 0 && refuses(op.Value, op.Delta, op.Max) {
+			return i
 		}
 	}
 	return -1
@@ -88,109 +87,8 @@ func (c *Change) Decide(counters map[string]int64) {
 	}
 	for i := range c.Ops {
 		if op := &c.Ops[i]; op.Value >= 0 {
-			op.Value, _ = op.step(op.Value)
+			op.Value = step(op.Value, op.Delta)
 			counters[op.Key] = op.Value
 		}
 	}
-}
-
-// Memory is a [Store] in this process: what it counts ends with it. Expiry is
-// counted in real time.
-type Memory struct {
-	mu       sync.Mutex
-	counters map[string]*counter
-	sweepAt  int // drop the expired when there are this many counters
-}
-
-type counter struct {
-	value  int64
-	expire time.Time
-}
-
-// minSweep is how many counters are kept before anyone looks for expired ones.
-const minSweep = 64
-
-// NewMemory returns an empty store in memory.
-func NewMemory() *Memory {
-	return &Memory{counters: make(map[string]*counter), sweepAt: minSweep}
-}
-
-// Apply implements [Store]. It never fails and does not look at ctx.
-func (m *Memory) Apply(_ context.Context, changes []*Change) error {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	for _, c := range changes {
-		c.OK = m.apply(c.Ops)
-	}
-	return nil
-}
-
-// applyOne is Apply for one change that needs no room on the heap.
-func (m *Memory) applyOne(ops []Op) bool {
-	m.mu.Lock()
-	ok := m.apply(ops)
-	m.mu.Unlock()
-	return ok
-}
-
-// apply is [Change.Decide] on m's counters; m.mu is held.
-func (m *Memory) apply(ops []Op) bool {
-	var few [4]*counter
-	found := few[:0]
-	for i := range ops {
-		op := &ops[i]
-		c := m.counters[op.Key]
-		switch {
-		case c != nil:
-			op.Value = c.value
-		case op.Expire > 0:
-			op.Value = 0
-		default:
-			op.Value = -1
-		}
-		found = append(found, c)
-	}
-	if over(ops) >= 0 {
-		return false
-	}
-	for i := range ops {
-		op := &ops[i]
-		if op.Value < 0 {
-			continue
-		}
-		if found[i] == nil {
-			found[i] = m.create(op)
-		}
-		op.Value, _ = op.step(op.Value)
-		found[i].value = op.Value
-	}
-	return true
-}
-
-func (m *Memory) create(op *Op) *counter {
-	now := realClock{}.Now()
-	if len(m.counters) >= m.sweepAt {
-		for k, c := range m.counters {
-			if !now.Before(c.expire) {
-				delete(m.counters, k)
-			}
-		}
-		m.sweepAt = max(minSweep, 2*len(m.counters))
-	}
-	c := &counter{expire: now.Add(op.Expire)}
-	m.counters[op.Key] = c
-	return c
-}
-
-// Load implements [Store]. It never fails and does not look at ctx.
-func (m *Memory) Load(_ context.Context, keys []string) ([]int64, error) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	values := make([]int64, len(keys))
-	for i, k := range keys {
-		if c := m.counters[k]; c != nil {
-			values[i] = c.value
-		}
-	}
-	return values, nil
 }

@@ -126,7 +126,7 @@ func (b *Budget) Do(ctx context.Context, fn func(context.Context) error) error {
 	box.Item.Pass()
 	defer r.keep() // a panic or Goexit in fn
 	err = fn(box)
-	actual := r.delta
+	actual := r.units
 	used, told := box.Used.Sum()
 	switch {
 	case told:
@@ -135,7 +135,7 @@ func (b *Budget) Do(ctx context.Context, fn func(context.Context) error) error {
 			outer.Used.Add(used) // another budget or pacer around this one
 		}
 	case err != nil:
-		actual = b.charge(Call{Estimate: r.delta, Sent: sent(ctx, err), Status: modelapi.StatusOf(err), Err: err})
+		actual = b.charge(Call{Estimate: r.units, Sent: sent(ctx, err), Status: modelapi.StatusOf(err), Err: err})
 	default:
 		b.noUsage(r)
 	}
@@ -170,7 +170,7 @@ func (r *Reservation) settle(actual int64) {
 // spent.
 func (r *Reservation) keep() {
 	if !r.ended.Load() {
-		_, _ = r.end(context.Background(), r.delta, false)
+		_, _ = r.end(context.Background(), r.units, false)
 	}
 }
 
@@ -178,5 +178,5 @@ func (b *Budget) noUsage(r *Reservation) {
 	b.mu.Lock()
 	b.stats.NoUsage++
 	b.mu.Unlock()
-	b.emit(r.event(EventNoUsage, r.delta, nil))
+	b.emit(r.event(EventNoUsage, r.units, nil))
 }

@@ -119,7 +119,8 @@ type span struct {
 	key       string    // the window's
 	from, end time.Time // key is valid in [from, end)
 	keep      time.Duration
-	keys      []string // the store's keys: the pool's, then each owner's
+	keys      []string   // the store's keys: the pool's, then each owner's
+	cells     []*counter // a Memory's counters of these, as far as they are known
 }
 
 // The bounds on how long a counter is kept after its window has ended, for
@@ -142,6 +143,7 @@ func (b *Budget) newSpan(now time.Time) *span {
 	for _, o := range b.owners {
 		s.keys = append(s.keys, pool+"|"+escape(o.Name))
 	}
+	s.cells = make([]*counter, len(s.keys))
 	return s
 }
 
