@@ -1,6 +1,11 @@
 package deadletter
 
-import "github.com/nightfuse/nightfuse/internal/durable"
+import (
+	"fmt"
+	"time"
+
+	"github.com/nightfuse/nightfuse/internal/durable"
+)
 
 // OpenJournalFS opens a journal on another file system.
 func OpenJournalFS(fsys durable.FS, c StoreConfig, dir string) (*Journal, error) {
@@ -15,4 +20,13 @@ func DecodeLine(line []byte) (id, op string, payload []byte, err error) {
 	}
 	payload, err = decodePayload(line)
 	return e.ID, e.Op, payload, err
+}
+
+// HoldLock keeps the directory's lock.
+func HoldLock(j *Journal) error {
+	return j.locked(func() error {
+		fmt.Println("held")
+		<-time.After(time.Minute)
+		return nil
+	})
 }
