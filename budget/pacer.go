@@ -376,9 +376,9 @@ const maxPause = 5 * time.Second
 
 // Observe tells how the upstream has answered the call of s, as soon as that
 // is known: its status (0 = no answer), its headers, and a wait hint from
-// elsewhere (0 = none; then the headers are asked). A refusal, 429, holds the
-// whole key: for as long as it says, up to 10 minutes, else for a moment that
-// doubles with every further one. Only refusals of calls that were sent after
+// elsewhere (0 = none; then the headers of a 429 or 5xx are asked). A hint holds
+// the whole key for as long as it says, up to 10 minutes; a refusal (429)
+// without one for a moment that doubles with every further one. Only refusals of calls that were sent after
 // the last cut cut the rate of an adaptive pacer.
 func (p *Pacer) Observe(s Slot, status int, h http.Header, hint time.Duration) {
 	if s.n == 0 {
@@ -386,10 +386,10 @@ func (p *Pacer) Observe(s Slot, status int, h http.Header, hint time.Duration) {
 	}
 	p.mu.Lock()
 	now := p.now()
-	if hint <= 0 && status >= 400 && h != nil {
+	refused := status == http.StatusTooManyRequests
+	if hint <= 0 && h != nil && (refused || status >= 500) {
 		hint, _ = modelapi.ParseHint(h, now)
 	}
-	refused := status == http.StatusTooManyRequests
 	var event PacerEvent
 	switch {
 	case refused:
@@ -410,7 +410,7 @@ func (p *Pacer) Observe(s Slot, status int, h http.Header, hint time.Duration) {
 			p.stats.Cuts++
 			event.Kind, event.Rate = PacerCut, p.curve.limit*60
 		}
-	case hint > 0 && status >= 400:
+	case hint > 0:
 		p.holdUntil(now.Add(min(hint, maxHold)))
 		event = PacerEvent{Kind: PacerHeld, Until: p.hold, Status: status}
 	case status != 0 && status < 500 || status == http.StatusInternalServerError:

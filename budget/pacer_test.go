@@ -219,6 +219,7 @@ func TestPacerHold(t *testing.T) {
 		"days":         {http.Header{"Retry-After": {"277403"}}, 0, 429, 10 * time.Minute},
 		"no hint":      {nil, 0, 429, 200 * ms}, // two turns
 		"no refusal":   {http.Header{"Retry-After": {"7"}}, 0, 200, 100 * ms},
+		"bad request":  {http.Header{"X-Ratelimit-Remaining-Requests": {"0"}, "X-Ratelimit-Reset-Requests": {"6m0s"}}, 0, 400, 100 * ms},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -236,7 +237,7 @@ func TestPacerHold(t *testing.T) {
 				p.Observe(s, c.status, c.header, c.hint)
 				<-done
 				equal(t, "turns", at, []time.Duration{c.want, c.want + 100*ms, c.want + 200*ms})
-				if held := c.status != 200; held != (len(events) == 1 && events[0].Kind == budget.PacerHeld) {
+				if held := c.want > 100*ms; held != (len(events) == 1 && events[0].Kind == budget.PacerHeld) {
 					t.Errorf("events %+v", events)
 				}
 			})

@@ -70,6 +70,7 @@ func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	resp, err := t.Send(box, in)
 	answered = true
 	if err != nil {
+		defer r.keep() // a Charge that panics
 		c := Call{Request: req, Estimate: units, Sent: sent(req.Context(), err), Status: modelapi.StatusOf(err), Err: err}
 		r.settle(b.charge(c))
 		return nil, err
@@ -77,6 +78,7 @@ func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	resp.Request = req
 	status := resp.StatusCode
 	modelapi.Watch(box, resp, b.clock.Now()).OnEnd(func(v modelapi.Verdict) {
+		defer r.keep()
 		c := Call{
 			Request: req, Estimate: units, Sent: true, Status: status, Err: v.Err,
 			Usage: Usage(v.Usage), HasUsage: v.HasUsage, Complete: v.Ended && !v.InBody,

@@ -550,6 +550,27 @@ func TestTransportOwners(t *testing.T) {
 	equal(t, "spent", []int64{st.Owners[0].Spent, st.Owners[1].Spent}, []int64{100, 100})
 }
 
+// A Charge that panics is the caller's to see, and loses nothing.
+func TestTransportChargePanics(t *testing.T) {
+	t.Parallel()
+	b := mustNew(t, budget.Config{Limit: 10_000, Charge: func(budget.Call) int64 { panic("mine") }})
+	for _, base := range []trip{
+		always(func() *http.Response { return answer(200, "{}") }),
+		func(*http.Request) (*http.Response, error) { return nil, io.ErrUnexpectedEOF },
+	} {
+		func() {
+			defer func() {
+				if p := recover(); p != "mine" {
+					t.Errorf("recovered %v", p)
+				}
+			}()
+			read(t, budget.NewTransport(base, b), post(t, budget.WithEstimate(t.Context(), 100), "{}"))
+		}()
+	}
+	equal(t, "spent", spent(t, b), int64(200))
+	equal(t, "outstanding", b.Stats().Outstanding, int64(0))
+}
+
 // The refusal stands in the box, because http.Client and some SDKs replace
 // errors by texts; what is the item's own fault does not.
 func TestTransportNotesRefusals(t *testing.T) {
