@@ -33,17 +33,29 @@ func TestNight(t *testing.T) {
 				day := mustNew(t, budget.Config{Limit: limit, Window: forever{}})
 				pace := mustPacer(t, budget.PacerConfig{Requests: 600})
 				rt := budget.NewPacedTransport(budget.NewTransport(model, day), pace)
-				var refused atomic.Int64
-				var next atomic.Int64
+				var refused, next atomic.Int64
 				var wg sync.WaitGroup
 				for range 32 {
 					wg.Go(func() {
 						for k := next.Add(1); k <= 1500; k = next.Add(1) {
-							if err := summarise(t.Context(), rt, fmt.Sprint("item ", k), stream); err != nil {
-								if !errors.Is(err, budget.ErrExhausted) {
-									t.Error(err)
+							for {
+								err := summarise(t.Context(), rt, fmt.Sprint("item ", k), stream)
+								if err == nil {
+									break
 								}
 								refused.Add(1)
+								var no *budget.RefusedError
+								if !errors.As(err, &no) {
+									t.Error(err)
+									return
+								}
+								// What others have reserved may come back.
+								if _, final := no.RetryAt(); final {
+									return
+								}
+								if err := no.Await(t.Context()); err != nil {
+									t.Error(err)
+								}
 							}
 						}
 					})
