@@ -39,6 +39,14 @@ func TestRoundTripperContract(t *testing.T) {
 			Attempts: 2,
 		})
 	})
+	t.Run("a single attempt", func(t *testing.T) {
+		t.Parallel()
+		rtcontract.Run(t, rtcontract.Subject{
+			New: func(t *testing.T, base http.RoundTripper) http.RoundTripper {
+				return retry.NewTransport(base, mustNew(t, retry.Config{Attempts: 1, IdleTimeout: -1}))
+			},
+		})
+	})
 	t.Run("twice", func(t *testing.T) {
 		t.Parallel()
 		rtcontract.Run(t, rtcontract.Subject{

@@ -45,6 +45,13 @@ func (e geminiError) Error() string       { return e.Message }
 func (e *anyCodeError) Error() string     { return e.Message }
 func (e *bareError) Error() string        { return "bare" }
 
+// fullError has a status and says when to come back.
+type fullError struct{ d time.Duration }
+
+func (fullError) Error() string                { return "full" }
+func (fullError) StatusCode() int              { return 503 }
+func (e fullError) RetryAt() (time.Time, bool) { return time.Now().Add(e.d), true }
+
 // hostileError panics when it is asked.
 type hostileError struct{ StatusCode int }
 
@@ -77,6 +84,7 @@ func TestErrorsOfSDKs(t *testing.T) {
 		{"Gemini per day", geminiError{Code: 429, Status: "RESOURCE_EXHAUSTED", Message: "m", Details: details("RequestsPerDay")}, 2, 22 * time.Second, "RESOURCE_EXHAUSTED"},
 		{"go-openai quota", &anyCodeError{Code: "insufficient_quota", HTTPStatusCode: 429}, 1, 0, "insufficient_quota"},
 		{"go-openai overload", &anyCodeError{Code: nil, Type: "server_error", HTTPStatusCode: 500}, 4, 0, "server_error"},
+		{"a status and a time", fullError{25 * time.Second}, 4, 25 * time.Second, ""},
 		{"bare 429", &bareError{429}, 4, 0, ""},
 		{"bare 422", &bareError{422}, 1, 0, ""},
 		{"no status", &bareError{}, 4, 0, ""},

@@ -640,29 +640,34 @@ func (s *slow) Read(p []byte) (int, error) {
 // for all of them, and reported calls are hits.
 func TestTimeoutsOfAttemptsAndOfTheClient(t *testing.T) {
 	t.Parallel()
-	var hits atomic.Int32
-	srv := serve(t, http.HandlerFunc(func(_ http.ResponseWriter, req *http.Request) {
-		_, _ = io.Copy(io.Discard, req.Body)
-		hits.Add(1)
-		<-req.Context().Done()
-	}))
-	r := mustNew(t, noWait(retry.Config{}))
-	c := client(t, r)
-	c.Timeout = 150 * time.Millisecond
-	_, err := c.Do(post(t, srv.URL, "{}"))
-	if err == nil {
-		t.Fatal("no error")
-	}
-	equal(t, "hits", hits.Load(), 1)
-	equal(t, "reported", r.Stats().Calls, 1)
+	synctest.Test(t, func(t *testing.T) {
+		var hits []time.Duration
+		start := time.Now()
+		base := roundTrip(func(req *http.Request) (*http.Response, error) {
+			hits = append(hits, time.Since(start))
+			<-req.Context().Done()
+			return nil, context.Cause(req.Context())
+		})
+		r := mustNew(t, noWait(retry.Config{}))
+		c := &http.Client{Transport: retry.NewTransport(base, r), Timeout: 150 * time.Millisecond}
+		_, err := c.Do(post(t, "http://upstream/", "{}"))
+		if err == nil {
+			t.Fatal("no error")
+		}
+		equal(t, "hits", hits, []time.Duration{0})
+		equal(t, "reported", r.Stats().Calls, 1)
 
-	r = mustNew(t, noWait(retry.Config{AttemptTimeout: 40 * time.Millisecond, Attempts: 3}))
-	_, err = client(t, r).Do(post(t, srv.URL, "{}"))
-	e := asError(t, err)
-	equal(t, "hits and reported", []int{int(hits.Load()), e.Calls}, []int{4, 3})
-	if !errors.Is(err, retry.ErrExhausted) || errors.Is(err, context.Canceled) {
-		t.Errorf("error %v", err)
-	}
+		start, hits = time.Now(), nil
+		r = mustNew(t, noWait(retry.Config{AttemptTimeout: 40 * time.Millisecond, Attempts: 3}))
+		c = &http.Client{Transport: retry.NewTransport(base, r), Timeout: time.Minute}
+		_, err = c.Do(post(t, "http://upstream/", "{}"))
+		equal(t, "hits", hits, []time.Duration{0, 40 * time.Millisecond, 80 * time.Millisecond})
+		equal(t, "reported", asError(t, err).Calls, 3)
+		var to interface{ Timeout() bool }
+		if !errors.Is(err, retry.ErrExhausted) || errors.Is(err, context.Canceled) || !errors.As(asError(t, err).Last, &to) {
+			t.Errorf("error %v", err)
+		}
+	})
 }
 
 // A silent stream is ended by IdleTimeout; a slow reader is not.
@@ -1108,4 +1113,15 @@ func TestLaterAttemptsHaveHeadersOfTheirOwn(t *testing.T) {
 	_, _ = retry.NewTransport(base, mustNew(t, noWait(retry.Config{}))).RoundTrip(req)
 	equal(t, "attempts", n, 4)
 	equal(t, "the caller's header", req.Header.Get("X-Attempt"), "")
+}
+
+// A body that cannot be sent again is closed also where it is not sent at all.
+func TestASingleBodyIsClosedUnsent(t *testing.T) {
+	t.Parallel()
+	sc := newScript(good)
+	body := &closing{Reader: strings.NewReader("x")}
+	req := post(t, "http://upstream/", "").WithContext(retry.WithLimit(t.Context(), 0))
+	req.Body, req.GetBody, req.ContentLength = body, nil, -1
+	_, err := retry.NewTransport(sc, mustNew(t, retry.Config{Attempts: 1})).RoundTrip(req)
+	equal(t, "calls, reported, closes", []int{sc.calls(), asError(t, err).Calls, body.count()}, []int{0, 0, 1})
 }
