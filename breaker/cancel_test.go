@@ -58,7 +58,9 @@ func TestCallersCancelIsNeutral(t *testing.T) {
 // upstream that did not answer in time; so is the caller's own deadline.
 func TestTimeLimitsAreFailures(t *testing.T) {
 	t.Parallel()
-	b := newBreaker(t, plain(newClock()))
+	cfg := plain(newClock())
+	cfg.Threshold = 10
+	b := newBreaker(t, cfg)
 	end := func(ctx context.Context) error {
 		return b.Do(ctx, func(ctx context.Context) error {
 			<-ctx.Done()
@@ -70,16 +72,24 @@ func TestTimeLimitsAreFailures(t *testing.T) {
 	if err := end(limited); !errors.Is(err, limitError{}) {
 		t.Errorf("Do = %v", err)
 	}
+	_ = b.Do(limited, func(context.Context) error { t.Error("called with an ended context"); return nil })
+	p := allow(t, b)
+	late, err := b.Allow(limited)
+	if err != nil {
+		t.Fatal(err)
+	}
+	late.Failure(errors.New("pq: canceling statement due to user request"))
+	p.Ignore()
 	deadline, stop := context.WithTimeout(t.Context(), time.Millisecond)
 	defer stop()
 	if err := end(deadline); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("Do = %v", err)
 	}
-	if got := b.Stats(); got.Failures != 2 || got.Ignored != 0 {
-		t.Errorf("%d failures, %d ignored; want 2, 0", got.Failures, got.Ignored)
+	if got := b.Stats(); got.Failures != 3 || got.Ignored != 1 {
+		t.Errorf("%d failures, %d ignored; want 3, 1", got.Failures, got.Ignored)
 	}
 	// Where it ended before the call, nothing was asked.
-	if err := end(deadline); !errors.Is(err, context.DeadlineExceeded) || b.Stats().Admitted != 2 {
+	if err := end(deadline); !errors.Is(err, context.DeadlineExceeded) || b.Stats().Admitted != 4 {
 		t.Errorf("Do with an ended context = %v, %d admitted", err, b.Stats().Admitted)
 	}
 }

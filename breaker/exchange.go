@@ -224,8 +224,8 @@ func (b *Breaker) exchange(ctx context.Context, ev *event) (effect, error) {
 		}
 		return b.commit(*ev), b.storeError(err)
 	}
-	b.worked(seq, now)
 	b.adopt(out, len(events), ev, now)
+	b.worked(seq, now) // last: whoever finds the number fresh must find the state
 	return out.eff, nil
 }
 
@@ -460,9 +460,10 @@ func (b *Breaker) load(now time.Time) {
 	case err != nil:
 		b.failed(err, now)
 		return
-	default:
-		b.worked(seq, now)
 	}
 	b.base = s
 	b.install(s, now)
+	if err == nil {
+		b.worked(seq, now)
+	}
 }

@@ -412,6 +412,88 @@ func TestLostReply(t *testing.T) {
 	wantState(t, newBreaker(t, cfg), breaker.Closed)
 }
 
+// A store that runs fn again after a lost reply: who finds his own token has
+// the probe.
+func TestGrantRunsTwice(t *testing.T) {
+	t.Parallel()
+	clk := newClock()
+	shared := breaker.Memory()
+	cfg := plain(clk)
+	cfg.Store = storeFunc(func(ctx context.Context, name string, fn func([]byte) ([]byte, error)) error {
+		return errors.Join(shared.Update(ctx, name, fn), shared.Update(ctx, name, func(old []byte) ([]byte, error) {
+			if old == nil || !bytes.Contains(old, []byte("token")) {
+				return old, nil
+			}
+			return fn(old)
+		}))
+	})
+	b := newBreaker(t, cfg)
+	if err := b.Trip(t.Context(), "test"); err != nil {
+		t.Fatal(err)
+	}
+	clk.Add(10 * time.Second)
+	probe(t, b)
+}
+
+// A caller that has gone while its probe was written gives the slot back.
+func TestCallerGoneDuringGrant(t *testing.T) {
+	t.Parallel()
+	clk := newClock()
+	shared := breaker.Memory()
+	ctx, cancel := context.WithCancelCause(t.Context())
+	cfg := plain(clk)
+	var leave atomic.Bool
+	cfg.Store = storeFunc(func(ctx context.Context, name string, fn func([]byte) ([]byte, error)) error {
+		if leave.Load() {
+			cancel(errUp)
+		}
+		return shared.Update(ctx, name, fn)
+	})
+	b := newBreaker(t, cfg)
+	fail(t, b, 3)
+	clk.Add(10 * time.Second)
+	leave.Store(true)
+	if p, err := b.Allow(ctx); !errors.Is(err, errUp) {
+		t.Fatalf("Allow = %v, %v; want the context's cause", p, err)
+	}
+	probe(t, b)
+}
+
+// A breaker's own writes are no news to it.
+func TestOwnWritesAreNotRead(t *testing.T) {
+	t.Parallel()
+	store := &watched{Store: breaker.Memory()}
+	cfg := plain(newClock())
+	cfg.Store = numbered{store, store.Store.(breaker.Sequencer)}
+	b := newBreaker(t, cfg)
+	before := store.calls.Load()
+	fail(t, b, 2)
+	allow(t, b).Success()
+	fail(t, b, 1)
+	if got := store.calls.Load() - before; got != 4 {
+		t.Errorf("%d operations for four changes", got)
+	}
+}
+
+// A clock that is set back while the store is left alone does not leave it
+// alone for longer.
+func TestClockSetBackDuringBackoff(t *testing.T) {
+	t.Parallel()
+	clk := newClock()
+	store := &watched{Store: breaker.Memory()}
+	cfg := plain(clk)
+	cfg.Store = store
+	b := newBreaker(t, cfg)
+	store.setBroken(errors.New("down"))
+	fail(t, b, 1)
+	store.setBroken(nil)
+	clk.Set(start.Add(-24 * time.Hour))
+	_ = b.State()
+	if got := newBreaker(t, cfg).Stats().Streak; got != 1 {
+		t.Errorf("the store has %d failures, want 1", got)
+	}
+}
+
 // Two processes lose and find the store at different times: the one that has
 // moved on further wins, and nobody is stuck.
 func TestStoresOfTwoMinds(t *testing.T) {

@@ -28,7 +28,7 @@ func main() { os.Exit(run(context.Background(), os.Args[1:], os.Stdout, os.Stder
 const usage = `usage: breakerctl DIR state [NAME...]
        breakerctl DIR trip NAME REASON
        breakerctl DIR reset NAME REASON
-DIR is the folder given to breaker.File.`
+DIR is the folder given to breaker.File`
 
 // The exit codes.
 const (
