@@ -1,0 +1,118 @@
+package retry_test
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"net/http"
+	"testing"
+	"time"
+
+	avast "github.com/avast/retry-go/v4"
+	cenkalti "github.com/cenkalti/backoff/v5"
+	"github.com/failsafe-go/failsafe-go"
+	"github.com/failsafe-go/failsafe-go/failsafehttp"
+	"github.com/failsafe-go/failsafe-go/retrypolicy"
+	"github.com/hashicorp/go-retryablehttp"
+	"github.com/nightfuse/nightfuse/retry"
+)
+
+func mustNew(b *testing.B) *retry.Retrier {
+	b.Helper()
+	r, err := retry.New(retry.Config{})
+	if err != nil {
+		b.Fatal(err)
+	}
+	return r
+}
+
+// BenchmarkDo is a call that succeeds at once.
+func BenchmarkDo(b *testing.B) {
+	ctx := b.Context()
+	op := func() (int, error) { return 1, nil }
+	run := func(name string, f func() error) {
+		b.Run(name, func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				if err := f(); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+	r := mustNew(b)
+	run("nightfuse", func() error {
+		_, err := retry.Do(ctx, r, func(context.Context) (int, error) { return op() })
+		return err
+	})
+	run("cenkalti", func() error {
+		_, err := cenkalti.Retry(ctx, op, cenkalti.WithBackOff(cenkalti.NewExponentialBackOff()), cenkalti.WithMaxTries(4))
+		return err
+	})
+	run("avast", func() error {
+		return avast.Do(func() error { _, err := op(); return err }, avast.Context(ctx), avast.Attempts(4))
+	})
+	policy := retrypolicy.NewBuilder[int]().WithMaxRetries(3).WithBackoff(time.Second, 30*time.Second).Build()
+	executor := failsafe.With[int](policy).WithContext(ctx)
+	run("failsafe", func() error { _, err := executor.Get(op); return err })
+}
+
+const answer = `{"choices":[{"index":0,"finish_reason":"stop","message":{"role":"assistant","content":"Sorts a slice in place."}}],"usage":{"prompt_tokens":12,"completion_tokens":6,"total_tokens":18}}`
+
+// stub reads the request's body and answers at once.
+type stub struct{ kind, body string }
+
+func (s stub) RoundTrip(req *http.Request) (*http.Response, error) {
+	if req.Body != nil {
+		if _, err := io.Copy(io.Discard, req.Body); err != nil {
+			return nil, err
+		}
+		_ = req.Body.Close()
+	}
+	return &http.Response{
+		StatusCode: 200, Status: "200 OK", Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
+		Header: http.Header{"Content-Type": {s.kind}}, ContentLength: int64(len(s.body)),
+		Body: io.NopCloser(bytes.NewReader([]byte(s.body))), Request: req,
+	}, nil
+}
+
+// BenchmarkTransport is a POST of 4 KiB over a stub, its answer read to the
+// end. What a retry adds is the difference to "alone". The peers do not judge
+// the answer; "unjudged" is ours on an answer it passes on unread.
+func BenchmarkTransport(b *testing.B) {
+	body := bytes.Repeat([]byte("x"), 4<<10)
+	judged, passed := stub{"application/json", answer}, stub{"application/octet-stream", answer}
+	r := mustNew(b)
+	hashicorp := retryablehttp.NewClient()
+	hashicorp.Logger = nil
+	hashicorp.HTTPClient = &http.Client{Transport: judged}
+	for _, c := range []struct {
+		name string
+		rt   http.RoundTripper
+	}{
+		{"alone", judged},
+		{"nightfuse", retry.NewTransport(judged, r)},
+		{"nightfuse-unjudged", retry.NewTransport(passed, r)},
+		{"go-retryablehttp", &retryablehttp.RoundTripper{Client: hashicorp}},
+		{"failsafehttp", failsafehttp.NewRoundTripper(judged, failsafehttp.NewRetryPolicyBuilder().Build())},
+	} {
+		b.Run(c.name, func(b *testing.B) {
+			client := &http.Client{Transport: c.rt}
+			b.ReportAllocs()
+			for b.Loop() {
+				req, err := http.NewRequestWithContext(b.Context(), http.MethodPost, "http://upstream/v1", bytes.NewReader(body))
+				if err != nil {
+					b.Fatal(err)
+				}
+				resp, err := client.Do(req)
+				if err != nil {
+					b.Fatal(err)
+				}
+				if _, err := io.Copy(io.Discard, resp.Body); err != nil {
+					b.Fatal(err)
+				}
+				_ = resp.Body.Close()
+			}
+		})
+	}
+}
