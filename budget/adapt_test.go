@@ -186,8 +186,11 @@ func TestPacerAdapts(t *testing.T) {
 		{"halved on the way", night{model: limited(halved), items: 4000}, 599, 1.02, 1.05, false},
 		{"doubled on the way", night{model: limited(doubled), items: 4000}, 499, 1.02, 1.05, false},
 		{"slow refusals", night{model: limited(rpm), items: 4000, reject: 2 * time.Second}, 399, 1.05, 1.07, false},
-		{"tokens", night{model: limited(fakemodel.Limits{TPM: 260_000, TokenBurst: 9000}), items: 4000, size: func(i int) int { return sizes[i] }},
-			float64(tokens) / 260_000 * 60, 1.03, 1.10, false},
+		{
+			"tokens",
+			night{model: limited(fakemodel.Limits{TPM: 260_000, TokenBurst: 9000}), items: 4000, size: func(i int) int { return sizes[i] }},
+			float64(tokens) / 260_000 * 60, 1.03, 1.10, false,
+		},
 		{"every third is refused", night{model: fakemodel.Config{Faults: fakemodel.Faults{Every: 3}}, items: 4000}, 375, 1.52, 1.6, false},
 		{"flaky", night{model: fakemodel.Config{Limits: rpm, Faults: fakemodel.Faults{Flaky: fakemodel.Pick{Share: 0.05}}}, items: 4000}, 420, 1.07, 1.05, false},
 		{"two processes", night{model: limited(rpm), items: 4000, late: time.Minute, pacers: []budget.PacerConfig{adapt, adapt}}, 799, 1.02, 1.10, false},

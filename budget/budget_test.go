@@ -9,7 +9,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/nightfuse/nightfuse/budget"
@@ -46,8 +45,14 @@ func TestSoftCap(t *testing.T) {
 		headroom float64
 		want     int64
 	}{
-		{1000, 0, 850}, {1000, -1, 1000}, {100, 0.9, 10}, {100, 0.07, 93}, {10, 0.15, 8}, {7, 0.5, 3},
-		{budget.MaxAmount, -1, budget.MaxAmount}, {1_000_000_007, 0.29, 710000004},
+		{1000, 0, 850},
+		{1000, -1, 1000},
+		{100, 0.9, 10},
+		{100, 0.07, 93},
+		{10, 0.15, 8},
+		{7, 0.5, 3},
+		{budget.MaxAmount, -1, budget.MaxAmount},
+		{1_000_000_007, 0.29, 710000004},
 	} {
 		b := mustNew(t, budget.Config{Limit: c.limit, Headroom: c.headroom})
 		st, err := b.Status(t.Context())
@@ -227,73 +232,6 @@ func TestWindowOfTheReservationPays(t *testing.T) {
 	equal(t, "today", spent(t, b), int64(500))
 	clk.Set(noon) // a clock that is set back finds its counters again
 	equal(t, "yesterday", spent(t, b), int64(900))
-}
-
-func TestAwait(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		b := mustNew(t, budget.Config{Limit: 1000, Headroom: -1})
-		r := mustReserve(t, b, "", 600)
-		r2 := mustReserve(t, b, "", 400)
-		e := mustRefuse(t, b, "", 500, budget.ErrExhausted)
-		equal(t, "outstanding", e.Outstanding, 2)
-		if _, ok := e.RetryAt(); ok {
-			t.Error("a time to retry although reservations are open")
-		}
-		var woken atomic.Int32
-		for range 3 {
-			go func() {
-				if err := e.Await(t.Context()); err == nil {
-					woken.Add(1)
-				}
-			}()
-		}
-		synctest.Wait()
-		equal(t, "woken early", woken.Load(), int32(0))
-		_ = r.Cancel(t.Context())
-		synctest.Wait()
-		equal(t, "woken by the settlement", woken.Load(), int32(3))
-		if err := e.Await(t.Context()); err != nil { // what has lifted stays so
-			t.Error(err)
-		}
-
-		// Nothing open: the window's end is the time, and the clock wakes.
-		_ = r2.Reconcile(t.Context(), 1000)
-		e = mustRefuse(t, b, "", 1, budget.ErrExhausted)
-		at, ok := e.RetryAt()
-		start := time.Now()
-		if err := e.Await(t.Context()); err != nil || !ok || !time.Now().Equal(at) || time.Since(start) == 0 {
-			t.Errorf("Await ended at %v with %v, want %v", time.Now(), err, at)
-		}
-		mustReserve(t, b, "", 1000)
-
-		// An operator's correction wakes, and so does the caller's context.
-		r = mustReserve2(t, b, 1)
-		_ = r
-	})
-}
-
-func mustReserve2(t testing.TB, b *budget.Budget, n int64) *budget.Reservation {
-	t.Helper()
-	e := mustRefuse(t, b, "", n, budget.ErrExhausted)
-	done := make(chan error, 1)
-	go func() { done <- e.Await(t.Context()) }()
-	synctest.Wait()
-	if err := b.Adjust(t.Context(), "", -n); err != nil {
-		t.Fatal(err)
-	}
-	if err := <-done; err != nil {
-		t.Error(err)
-	}
-	r := mustReserve(t, b, "", n)
-	e = mustRefuse(t, b, "", n, budget.ErrExhausted)
-	gone := errors.New("gone")
-	ctx, cancel := context.WithCancelCause(t.Context())
-	cancel(gone)
-	if err := e.Await(ctx); err != gone {
-		t.Errorf("Await = %v, want the context's cause", err)
-	}
-	return r
 }
 
 func TestReserveWithAnEndedContext(t *testing.T) {

@@ -2,7 +2,6 @@ package budget
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"net/http"
@@ -11,50 +10,7 @@ import (
 	"time"
 
 	"github.com/nightfuse/nightfuse/internal/call"
-	"github.com/nightfuse/nightfuse/internal/modelapi"
 )
-
-// PacerConfig is what a [Pacer] is made of. At least one of Requests, Tokens
-// and Adapt must be set.
-type PacerConfig struct {
-	// Name appears in errors, events and Stats. "" = "pacer".
-	Name string
-
-	// Requests is the known limit in calls per minute. 0 = not known.
-	Requests int64
-
-	// Tokens is the known limit in tokens per minute. 0 = not known. A call's
-	// tokens are its estimate until it is settled. A call of more than ten
-	// seconds' worth collects its tokens in parts; one of more than a minute's
-	// worth waits for longer than a minute.
-	Tokens int64
-
-	// Adapt finds the limit out from refusals (429), when nobody knows it or
-	// others share it. It may go with known limits.
-	Adapt bool
-
-	// Headroom is the share of the rate left to people on the same key; 0 =
-	// none, below 1. It costs that share of the speed.
-	Headroom float64
-
-	// Express are owners whose calls go at once and are counted: people.
-	Express []string
-
-	// Estimate says how many tokens a request may cost, for the transport,
-	// when Tokens or Adapt is set. nil = EstimateBody.
-	Estimate func(req *http.Request, body []byte) int64
-
-	// Clock is the time. nil = real time. Only with real time is a context's
-	// deadline compared with a turn.
-	Clock Clock
-
-	// Logger gets what OnEvent gets. nil = silent.
-	Logger *slog.Logger
-
-	// OnEvent is told what happens, with no lock held, one event at a time, in
-	// order. It may call any method. A panic in it is logged and counted.
-	OnEvent func(PacerEvent)
-}
 
 // A Pacer lets the calls of all workers on one credential go one after the
 // other, at the rate the upstream takes them. Waiting is in turn, and a hold
@@ -116,30 +72,6 @@ func NewPacer(c PacerConfig) (*Pacer, error) {
 	}
 	p.events.hook, p.events.lost = c.OnEvent, p.hookPanicked
 	return p, nil
-}
-
-func checkPacer(c PacerConfig) error {
-	var errs []error
-	bad := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
-	if c.Name != "" && !nameText(c.Name) {
-		bad("Name %q: at most 64 bytes without control characters", c.Name)
-	}
-	if c.Requests == 0 && c.Tokens == 0 && !c.Adapt {
-		bad("one of Requests, Tokens and Adapt must be set")
-	}
-	if c.Requests < 0 || c.Requests > MaxAmount {
-		bad("Requests %d: must be 0 to %d", c.Requests, int64(MaxAmount))
-	}
-	if c.Tokens < 0 || c.Tokens > MaxAmount {
-		bad("Tokens %d: must be 0 to %d", c.Tokens, int64(MaxAmount))
-	}
-	if !(c.Headroom >= 0 && c.Headroom < 1) {
-		bad("Headroom %v: must be 0 to below 1", c.Headroom)
-	}
-	if slices.Contains(c.Express, "") {
-		bad("Express: an owner without a name")
-	}
-	return errors.Join(errs...)
 }
 
 // Name returns the PacerConfig's Name.
@@ -366,169 +298,4 @@ func (p *Pacer) turn(now time.Time, w *waiter) time.Time {
 // seconds converts without overflow.
 func seconds(s float64) time.Duration {
 	return time.Duration(min(s, 1e9) * float64(time.Second))
-}
-
-// maxHold bounds how far one hint holds the whole key.
-const maxHold = 10 * time.Minute
-
-// maxPause bounds the pause after refusals that name no time.
-const maxPause = 5 * time.Second
-
-// Observe tells how the upstream has answered the call of s, as soon as that
-// is known: its status (0 = no answer), its headers, and a wait hint from
-// elsewhere (0 = none; then the headers of a 429 or 5xx are asked). A hint holds
-// the whole key for as long as it says, up to 10 minutes; a refusal (429)
-// without one for a moment that doubles with every further one. Only refusals of calls that were sent after
-// the last cut cut the rate of an adaptive pacer.
-func (p *Pacer) Observe(s Slot, status int, h http.Header, hint time.Duration) {
-	if s.n == 0 {
-		return
-	}
-	p.mu.Lock()
-	now := p.now()
-	refused := status == http.StatusTooManyRequests
-	if hint <= 0 && h != nil && (refused || status >= 500) {
-		hint, _ = modelapi.ParseHint(h, now)
-	}
-	var event PacerEvent
-	switch {
-	case refused:
-		p.row++
-		p.rowEnd = max(p.rowEnd, s.n)
-		p.stats.Refused++
-		pause := hint
-		if pause <= 0 {
-			pause = min(seconds(float64(uint64(1)<<min(p.row, 10))/p.perSecond(now)), maxPause)
-		}
-		cut := p.curve != nil && p.curve.refused(now, s, min(hint, maxHold))
-		if p.curve != nil && p.curve.deaf && hint <= 0 {
-			break // refusals that have nothing to do with the rate
-		}
-		p.holdUntil(now.Add(min(pause, maxHold)))
-		event = PacerEvent{Kind: PacerHeld, Until: p.hold, Status: status}
-		if cut {
-			p.stats.Cuts++
-			event.Kind, event.Rate = PacerCut, p.curve.limit*60
-		}
-	case hint > 0:
-		p.holdUntil(now.Add(min(hint, maxHold)))
-		event = PacerEvent{Kind: PacerHeld, Until: p.hold, Status: status}
-	case status != 0 && status < 500 || status == http.StatusInternalServerError:
-		if s.n > p.rowEnd { // answers to calls from before are slower than refusals
-			p.row = 0
-		}
-		p.stats.Passed++
-		if p.curve != nil {
-			p.curve.passed(s)
-		}
-	}
-	p.mu.Unlock()
-	if event.Kind != "" {
-		p.emit(event)
-	}
-}
-
-// holdUntil lengthens the hold and tells the head; p.mu is held.
-func (p *Pacer) holdUntil(t time.Time) {
-	if t.After(p.hold) {
-		p.hold = t
-	}
-	p.held = true
-	p.stats.Holds++
-	p.changed()
-}
-
-func (p *Pacer) changed() {
-	if p.wake != nil {
-		close(p.wake)
-		p.wake = nil
-	}
-}
-
-// perSecond is the rate of calls, as far as there is one; p.mu is held.
-func (p *Pacer) perSecond(now time.Time) float64 {
-	switch {
-	case p.curve != nil:
-		return p.curve.rate(now)
-	case p.requests != nil:
-		return p.requests.perSecond()
-	}
-	return 1
-}
-
-// Settle tells what the call of s has really used, in tokens. What the
-// estimate took too much is given back to the known limit of Tokens.
-func (p *Pacer) Settle(s Slot, actual int64) {
-	if s.n == 0 || p.tokens == nil || actual < 0 || actual > MaxAmount {
-		return
-	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	now := p.now()
-	if actual > s.tokens {
-		p.tokens.take(now, actual-s.tokens)
-	} else {
-		p.tokens.give(now, s.tokens-actual)
-	}
-	p.changed()
-}
-
-// Cancel gives the turn back of a call that was never sent.
-func (p *Pacer) Cancel(s Slot) {
-	if s.n == 0 {
-		return
-	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	now := p.now()
-	if p.tokens != nil {
-		p.tokens.give(now, s.tokens)
-	}
-	if p.requests != nil {
-		p.requests.give(now, 1)
-	}
-	if p.curve != nil {
-		p.curve.unsent(s)
-	}
-	p.stats.Unsent++
-	p.changed()
-}
-
-// Do waits for a turn, calls fn and observes what it returns: nil is an
-// answer, an error counts by its status, its wait hint and whether it was sent
-// at all. The estimate comes from [WithEstimate], what was used from [Used].
-// Within a call that has passed this pacer already, Do only calls fn.
-func (p *Pacer) Do(ctx context.Context, fn func(context.Context) error) error {
-	outer := call.From(ctx)
-	if outer.Inside(p) {
-		return fn(ctx)
-	}
-	box := call.With(ctx)
-	box.Enter(p)
-	box.Used = new(call.Used)
-	s, err := p.Wait(box, box.Estimate)
-	if err != nil {
-		return refused(box, err)
-	}
-	box.Item.Pass()
-	err = fn(box)
-	if used, told := box.Used.Sum(); told {
-		p.Settle(s, used)
-		if outer != nil && outer.Used != nil {
-			outer.Used.Add(used)
-		}
-	}
-	switch {
-	case err == nil:
-		p.Observe(s, http.StatusOK, nil, 0)
-	case !sent(ctx, err):
-		p.Cancel(s)
-	default:
-		var hint time.Duration
-		if at, ok := call.RetryAt(err); ok {
-			hint = at.Sub(p.clock.Now())
-		}
-		p.Observe(s, modelapi.StatusOf(err), nil, hint)
-	}
-	return err
 }

@@ -98,11 +98,22 @@ func (s PacerStats) All() iter.Seq2[string, float64] {
 			name  string
 			value float64
 		}{
-			{"sent", float64(s.Sent)}, {"express", float64(s.Express)}, {"waited", float64(s.Waited)},
-			{"wait_seconds", s.WaitSeconds}, {"abandoned", float64(s.Abandoned)}, {"late", float64(s.Late)},
-			{"unsent", float64(s.Unsent)}, {"passed", float64(s.Passed)}, {"refused", float64(s.Refused)},
-			{"holds", float64(s.Holds)}, {"cuts", float64(s.Cuts)}, {"hook_panics", float64(s.HookPanics)},
-			{"waiting", float64(s.Waiting)}, {"rate", s.Rate}, {"limit", s.Limit}, {"held", s.Held},
+			{"sent", float64(s.Sent)},
+			{"express", float64(s.Express)},
+			{"waited", float64(s.Waited)},
+			{"wait_seconds", s.WaitSeconds},
+			{"abandoned", float64(s.Abandoned)},
+			{"late", float64(s.Late)},
+			{"unsent", float64(s.Unsent)},
+			{"passed", float64(s.Passed)},
+			{"refused", float64(s.Refused)},
+			{"holds", float64(s.Holds)},
+			{"cuts", float64(s.Cuts)},
+			{"hook_panics", float64(s.HookPanics)},
+			{"waiting", float64(s.Waiting)},
+			{"rate", s.Rate},
+			{"limit", s.Limit},
+			{"held", s.Held},
 		} {
 			if !yield(f.name, f.value) {
 				return

@@ -23,18 +23,6 @@ type Reservation struct {
 	local bool // granted while the store failed
 }
 
-// take returns the move that made r, for amount delta.
-func (b *Budget) take(s *span, owner int, hard bool, delta int64) move {
-	m := move{span: s, owner: owner, delta: delta, poolMax: b.soft}
-	if hard {
-		m.poolMax = b.limit
-	}
-	if len(b.owners) > 0 {
-		m.ownerMax = b.owners[owner].Limit
-	}
-	return m
-}
-
 // Estimate returns what was reserved.
 func (r *Reservation) Estimate() int64 { return r.units }
 

@@ -1,0 +1,80 @@
+package budget_test
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/nightfuse/nightfuse/budget"
+)
+
+func TestAwait(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := mustNew(t, budget.Config{Limit: 1000, Headroom: -1})
+		r := mustReserve(t, b, "", 600)
+		r2 := mustReserve(t, b, "", 400)
+		e := mustRefuse(t, b, "", 500, budget.ErrExhausted)
+		equal(t, "outstanding", e.Outstanding, 2)
+		if _, ok := e.RetryAt(); ok {
+			t.Error("a time to retry although reservations are open")
+		}
+		var woken atomic.Int32
+		for range 3 {
+			go func() {
+				if err := e.Await(t.Context()); err == nil {
+					woken.Add(1)
+				}
+			}()
+		}
+		synctest.Wait()
+		equal(t, "woken early", woken.Load(), int32(0))
+		_ = r.Cancel(t.Context())
+		synctest.Wait()
+		equal(t, "woken by the settlement", woken.Load(), int32(3))
+		if err := e.Await(t.Context()); err != nil { // what has lifted stays so
+			t.Error(err)
+		}
+
+		// Nothing open: the window's end is the time, and the clock wakes.
+		_ = r2.Reconcile(t.Context(), 1000)
+		e = mustRefuse(t, b, "", 1, budget.ErrExhausted)
+		at, ok := e.RetryAt()
+		start := time.Now()
+		if err := e.Await(t.Context()); err != nil || !ok || !time.Now().Equal(at) || time.Since(start) == 0 {
+			t.Errorf("Await ended at %v with %v, want %v", time.Now(), err, at)
+		}
+		mustReserve(t, b, "", 1000)
+	})
+}
+
+// An operator's correction wakes as well, and so does the caller's context.
+func TestAwaitEnds(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := mustNew(t, budget.Config{Limit: 1000, Headroom: -1})
+		_ = mustReserve(t, b, "", 1000).Reconcile(t.Context(), 1000)
+		e := mustRefuse(t, b, "", 10, budget.ErrExhausted)
+		done := make(chan error, 1)
+		go func() { done <- e.Await(t.Context()) }()
+		synctest.Wait()
+		if err := b.Adjust(t.Context(), "", -10); err != nil {
+			t.Fatal(err)
+		}
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+		mustReserve(t, b, "", 10)
+
+		e = mustRefuse(t, b, "", 10, budget.ErrExhausted)
+		gone := errors.New("gone")
+		ctx, cancel := context.WithCancelCause(t.Context())
+		cancel(gone)
+		if err := e.Await(ctx); err != gone {
+			t.Errorf("Await = %v, want the context's cause", err)
+		}
+	})
+}
