@@ -24,11 +24,12 @@ import (
 func Run(t *testing.T, open func(t *testing.T) budget.Store) {
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
-			s := &store{t: t, Store: open(t)}
-			c.run(s)
-			if t.Failed() {
-				t.Logf("this matters because %s", c.why)
-			}
+			defer func() {
+				if t.Failed() {
+					t.Logf("this matters because %s", c.why)
+				}
+			}()
+			c.run(&store{t: t, Store: open(t)})
 		})
 	}
 }
