@@ -11,7 +11,8 @@
 // # What it promises
 //
 // At most Attempts calls for an item, however many layers of this module retry:
-// only the outermost does. Waits are drawn from [0, min(Max, Base*2^(n-1))].
+// only the outermost does, and a retry inside it does nothing at all, so it
+// judges no bodies and sets no time limits either. Waits are drawn from [0, min(Max, Base*2^(n-1))].
 // What a server asks to wait is a floor with that jitter on top of it, never
 // less; a hint of 0 or in the past leaves the plain backoff. Where the hint
 // goes beyond MaxHint, MaxElapsed or the caller's deadline, the item ends now,
@@ -40,7 +41,7 @@
 //	a guard's refusal (breaker, budget, pacer)      final and unsent, no attempt; with Hold: waited for
 //	Stop(err), After(d, err)                        final, another attempt
 //	an error with Retryable() bool                  what it says
-//	a function's error with an HTTP status          as the status says
+//	an SDK's error with an HTTP status in it        as its answer would be: status, code, wait hint
 //	any other error                                 another attempt
 //
 // Config.Classify is asked about everything but the caller's cancel, refusals

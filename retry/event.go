@@ -13,8 +13,7 @@ import (
 // Attempt is one attempt that has ended, as Config.OnAttempt gets it.
 type Attempt struct {
 	ID    string // the item, where it has a name
-	N     int    // attempts so far with this one that were sent; a refused attempt is none
-	Calls int    // the same as N
+	N     int    // calls sent so far, with this one; a refused attempt is none
 	Start time.Time
 	Took  time.Duration // to the response's headers and, where it was held to be judged, the end of its body
 
@@ -43,7 +42,7 @@ type Wait struct {
 // tell calls OnAttempt and logs.
 func (l *loop) tell(f failure, p pause, cause error, now time.Time) {
 	a := Attempt{
-		ID: l.id, N: l.calls, Calls: l.calls, Start: l.began, Took: now.Sub(l.began), Request: l.req,
+		ID: l.id, N: l.calls, Start: l.began, Took: now.Sub(l.began), Request: l.req,
 		Err: f.err, Status: f.status, Code: f.code, RefusedBy: call.RefusedBy(f.err),
 		Hint: f.hint, Again: cause == nil, Cause: cause,
 	}

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"strconv"
@@ -123,9 +124,7 @@ func (s *script) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	if st.err != nil {
 		panic(http.ErrAbortHandler)
 	}
-	for k, vs := range headers(st.header) {
-		w.Header()[k] = vs
-	}
+	maps.Copy(w.Header(), headers(st.header))
 	w.WriteHeader(st.status)
 	_, _ = io.WriteString(w, st.body)
 }
@@ -277,8 +276,5 @@ func (w *waits) delays() []time.Duration {
 	}
 	return ds
 }
-
-// httpDate formats t as HTTP does.
-func httpDate(t time.Time) string { return t.UTC().Format(http.TimeFormat) }
 
 func itoa(n int) string { return strconv.Itoa(n) }

@@ -25,7 +25,9 @@ func TestTenThousandFailuresLeaveNothingBehind(t *testing.T) {
 		sc.hits = sc.hits[:0]
 		sc.steps = sc.steps[:1]
 		sc.steps[0] = [...]step{
-			failWith(503), failWith(400), {err: io.ErrUnexpectedEOF}, {status: 200, body: `{"choices":[]}`},
+			failWith(503), failWith(400),
+			{err: io.ErrUnexpectedEOF},
+			{status: 200, body: `{"choices":[]}`},
 			{status: 200, header: "Content-Type: text/event-stream", body: "data: {\"error\":{\"code\":503}}\n\n"},
 		}[n%5]
 		sc.mu.Unlock()

@@ -141,7 +141,7 @@ func (l *loop) succeed() {
 	l.sent()
 	now := l.r.clock.Now()
 	if l.r.cfg.OnAttempt != nil {
-		l.r.cfg.OnAttempt(Attempt{ID: l.id, N: l.calls, Calls: l.calls, Start: l.began, Took: now.Sub(l.began), Request: l.req})
+		l.r.cfg.OnAttempt(Attempt{ID: l.id, N: l.calls, Start: l.began, Took: now.Sub(l.began), Request: l.req})
 	}
 	l.done(now, 1)
 }

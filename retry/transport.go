@@ -188,8 +188,10 @@ func (s *sender) judge(a *answer) (*http.Response, failure) {
 		// Nothing was handed on: as if the connection had died before.
 		f := judgeError(l.ctx, l.box.Item, a.err, r.clock.Now())
 		if f.kind != ended {
-			f = failure{kind: again, cause: ErrBody, status: resp.StatusCode,
-				err: &answerError{status: resp.StatusCode, body: "the body ended too early", err: a.err}}
+			f = failure{
+				kind: again, cause: ErrBody, status: resp.StatusCode,
+				err: &answerError{status: resp.StatusCode, body: "the body ended too early", err: a.err},
+			}
 		}
 		a.record(&f)
 		f, _ = r.classify(s.req, a.copy(), a.err, f)
@@ -209,8 +211,10 @@ func (s *sender) judge(a *answer) (*http.Response, failure) {
 	if !bad && own {
 		f, bad = s.validate(a, v)
 	} else if !bad && held && a.whole && placeholder(a.data) {
-		f, bad = failure{kind: once, cause: ErrBody, status: resp.StatusCode,
-			err: &answerError{status: resp.StatusCode, body: "a placeholder in place of an answer"}}, true
+		f, bad = failure{
+			kind: once, cause: ErrBody, status: resp.StatusCode,
+			err: &answerError{status: resp.StatusCode, body: "a placeholder in place of an answer"},
+		}, true
 	}
 	if r.cfg.Classify != nil {
 		var act Action
@@ -271,7 +275,7 @@ func (s *sender) accept(a *answer) *http.Response {
 	now := l.r.clock.Now()
 	l.r.stats.window.call(now)
 	if l.r.cfg.OnAttempt != nil {
-		l.r.cfg.OnAttempt(Attempt{ID: l.id, N: l.calls, Calls: l.calls, Start: l.began, Took: now.Sub(l.began), Request: l.req, Status: a.resp.StatusCode})
+		l.r.cfg.OnAttempt(Attempt{ID: l.id, N: l.calls, Start: l.began, Took: now.Sub(l.began), Request: l.req, Status: a.resp.StatusCode})
 	}
 	s.kept = true
 	a.stream.l, a.stream.a = l, a

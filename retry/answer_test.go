@@ -1,0 +1,243 @@
+package retry_test
+
+import (
+	"errors"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/nightfuse/nightfuse/retry"
+)
+
+// R07, T63: quota and billing codes are final on first sight.
+func TestQuotaCodesAreFinal(t *testing.T) {
+	t.Parallel()
+	body := func(code string, pad int) string {
+		return `{"error":{"type":"` + code + `","code":"` + code + `","message":"You exceeded"},"pad":"` + strings.Repeat("x", pad) + `"}`
+	}
+	for _, tc := range []struct {
+		code  string
+		pad   int
+		calls int
+	}{
+		{"insufficient_quota", 0, 1},
+		{"rate_limit_exceeded", 0, 4},
+		{"insufficient_quota", 5 << 20, 1},
+		{"rate_limit_exceeded", 5 << 20, 4},
+	} {
+		b := body(tc.code, tc.pad)
+		sc := newScript(step{status: 429, header: "Content-Type: application/json", body: b})
+		srv := serve(t, sc)
+		r := mustNew(t, noWait(retry.Config{}))
+		resp, err := client(t, r).Do(post(t, srv.URL, "{}"))
+		equal(t, tc.code+": calls", sc.calls(), tc.calls)
+		if tc.calls == 1 {
+			noError(t, err)
+			if got := readAll(t, resp); got != b {
+				t.Errorf("%s: the caller reads %d bytes, want %d", tc.code, len(got), len(b))
+			}
+			equal(t, "failed", r.Stats().Failed, 1)
+			continue
+		}
+		if e := asError(t, err); e.Code != tc.code {
+			t.Errorf("code %q", e.Code)
+		}
+	}
+}
+
+// T79 hashicorp/go-retryablehttp#215: Classify reads the body, and so does the
+// caller afterwards.
+func TestClassifyReadsTheBody(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		sc := newScript(step{status: 418, body: "wait 7"}, step{status: 418, body: "no use"})
+		r := mustNew(t, retry.Config{Classify: func(req *http.Request, resp *http.Response, err error) retry.Decision {
+			if req == nil || err != nil || resp == nil {
+				t.Errorf("Classify(%v, %v, %v)", req, resp, err)
+				return retry.Decision{}
+			}
+			b, err := io.ReadAll(resp.Body)
+			if err != nil {
+				t.Error(err)
+			}
+			if string(b) == "wait 7" {
+				return retry.Decision{Action: retry.Again, Wait: 7 * time.Second}
+			}
+			return retry.Decision{Action: retry.GiveUp}
+		}})
+		start := time.Now()
+		resp, err := retry.NewTransport(sc, r).RoundTrip(post(t, "http://upstream/", "{}"))
+		noError(t, err)
+		equal(t, "body", readAll(t, resp), "no use")
+		if d := time.Since(start); d < 7*time.Second {
+			t.Errorf("waited %v", d)
+		}
+		equal(t, "bodies open", sc.leaked(), 0)
+	})
+}
+
+func TestClassifyMayAcceptOrRefuse(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct {
+		name  string
+		act   retry.Action
+		step  step
+		calls int
+		bad   bool
+	}{
+		{"accept an empty answer", retry.Accept, step{status: 200, body: `{"choices":[]}`}, 1, false},
+		{"no acceptance of a 503", retry.Accept, failWith(503), 4, true},
+		{"refuse a good one", retry.Again, good, 4, true},
+		{"give a good one up", retry.GiveUp, good, 1, true},
+	} {
+		sc := newScript(tc.step)
+		r := mustNew(t, noWait(retry.Config{Classify: func(*http.Request, *http.Response, error) retry.Decision {
+			return retry.Decision{Action: tc.act}
+		}}))
+		resp, err := retry.NewTransport(sc, r).RoundTrip(post(t, "http://upstream/", "{}"))
+		if resp != nil {
+			_ = resp.Body.Close()
+		}
+		equal(t, tc.name+": calls", sc.calls(), tc.calls)
+		if (err != nil) != tc.bad {
+			t.Errorf("%s: error %v", tc.name, err)
+		}
+		equal(t, tc.name+": bodies open", sc.leaked(), 0)
+	}
+}
+
+const sse = "data: {\"choices\":[{\"index\":0,\"delta\":{\"content\":\"Hi\"},\"finish_reason\":null}]}\n\n"
+
+const sseEnd = "data: {\"choices\":[{\"index\":0,\"delta\":{},\"finish_reason\":\"stop\"}]}\n\ndata: [DONE]\n\n"
+
+// R17: an error object under 200 counts as what it stands for.
+func TestAnErrorUnder200(t *testing.T) {
+	t.Parallel()
+	bad := func(code string) step {
+		return step{status: 200, header: "Content-Type: application/json", body: `{"error":{"code":` + code + `,"message":"upstream said no"}}`}
+	}
+	sc := newScript(bad("429"), good)
+	r := mustNew(t, noWait(retry.Config{}))
+	resp, err := client(t, r).Do(post(t, serve(t, sc).URL, "{}"))
+	noError(t, err)
+	equal(t, "body", readAll(t, resp), goodBody)
+	equal(t, "calls", sc.calls(), 2)
+
+	sc = newScript(bad("400"))
+	_, err = client(t, r).Do(post(t, serve(t, sc).URL, "{}"))
+	e := asError(t, err)
+	equal(t, "calls, status", []int{sc.calls(), e.Calls, e.Status}, []int{1, 1, 400})
+	if !errors.Is(err, retry.ErrBody) {
+		t.Errorf("error %v", err)
+	}
+}
+
+// R18: an empty answer is a failure, tried once more.
+func TestEmptyAnswers(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct {
+		name, body string
+		calls      int
+		ok         bool
+	}{
+		{"choices []", `{"choices":[]}`, 2, false},
+		{"no text", `{"choices":[{"finish_reason":"stop","message":{"role":"assistant","content":null}}]}`, 2, false},
+		{"white space", `{"choices":[{"finish_reason":"stop","message":{"role":"assistant","content":"  \n"}}]}`, 2, false},
+		{"a tool call", `{"choices":[{"finish_reason":"tool_calls","message":{"role":"assistant","content":null,"tool_calls":[{"id":"c1","type":"function","function":{"name":"f","arguments":"{}"}}]}}]}`, 1, true},
+		{"a refusal", `{"choices":[{"finish_reason":"stop","message":{"role":"assistant","content":null,"refusal":"I cannot"}}]}`, 1, false},
+		{"truncated", `{"choices":[{"finish_reason":"length","message":{"role":"assistant","content":"It so"}}]}`, 1, false},
+		{"a placeholder", `{"choices":[{"finish_reason":"stop","message":{"role":"assistant","content":"[No summary]"}}]}`, 2, false},
+		{"dots", `{"choices":[{"finish_reason":"stop","message":{"role":"assistant","content":"..."}}]}`, 2, false},
+		{"an answer that speaks of one", `{"choices":[{"finish_reason":"stop","message":{"role":"assistant","content":"Returns null when no summary is there."}}]}`, 1, true},
+		{"a class", `{"choices":[{"finish_reason":"stop","message":{"role":"assistant","content":"none"}}]}`, 1, true},
+		{"a good one", goodBody, 1, true},
+	} {
+		sc := newScript(step{status: 200, header: "Content-Type: application/json", body: tc.body})
+		r := mustNew(t, noWait(retry.Config{}))
+		resp, err := retry.NewTransport(sc, r).RoundTrip(post(t, "http://upstream/", "{}"))
+		equal(t, tc.name+": calls", sc.calls(), tc.calls)
+		if tc.ok {
+			if err != nil {
+				t.Errorf("%s: %v", tc.name, err)
+				continue
+			}
+			equal(t, tc.name+": body", readAll(t, resp), tc.body)
+			continue
+		}
+		if resp != nil || !errors.Is(err, retry.ErrBody) {
+			t.Errorf("%s: RoundTrip = %v, %v", tc.name, resp, err)
+		}
+		equal(t, tc.name+": done", r.Stats().Done, 0)
+	}
+	// Two of three are recovered by the second try.
+	sc := newScript(step{status: 200, body: `{"choices":[]}`}, good)
+	resp, err := retry.NewTransport(sc, mustNew(t, noWait(retry.Config{}))).RoundTrip(post(t, "http://upstream/", "{}"))
+	noError(t, err)
+	_ = resp.Body.Close()
+}
+
+func TestValidateDecidesInPlaceOfTheRules(t *testing.T) {
+	t.Parallel()
+	errShort := errors.New("too short")
+	for _, tc := range []struct {
+		name, body string
+		verdict    error
+		calls      int
+	}{
+		{"yes to a truncated one", `{"choices":[{"finish_reason":"length","message":{"content":"It so"}}]}`, nil, 1},
+		{"yes to an empty one", `{"choices":[]}`, nil, 1},
+		{"no", goodBody, errShort, 2},
+		{"stop", goodBody, retry.Stop(errShort), 1},
+		{"after", goodBody, retry.After(0, errShort), 4},
+	} {
+		sc := newScript(step{status: 200, header: "Content-Type: application/json", body: tc.body})
+		r := mustNew(t, noWait(retry.Config{Validate: func(resp *http.Response, body []byte) error {
+			if string(body) != tc.body || resp.StatusCode != 200 {
+				t.Errorf("%s: Validate gets %d %q", tc.name, resp.StatusCode, body)
+			}
+			return tc.verdict
+		}}))
+		resp, err := retry.NewTransport(sc, r).RoundTrip(post(t, "http://upstream/", "{}"))
+		equal(t, tc.name+": calls", sc.calls(), tc.calls)
+		if tc.verdict == nil {
+			noError(t, err)
+			equal(t, tc.name+": body", readAll(t, resp), tc.body)
+			continue
+		}
+		if !errors.Is(err, errShort) || !errors.Is(err, retry.ErrBody) {
+			t.Errorf("%s: error %v", tc.name, err)
+		}
+	}
+}
+
+// A stream is judged as it passes: a bad one does not end like a good one.
+func TestStreamsAreJudgedAsTheyPass(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct {
+		name, body string
+		ok         bool
+	}{
+		{"good", sse + sseEnd, true},
+		{"empty", sseEnd, false},
+		{"an error event", sse + "data: {\"error\":{\"message\":\"overloaded\",\"code\":503}}\n\n", false},
+	} {
+		sc := newScript(step{status: 200, header: "Content-Type: text/event-stream", body: tc.body})
+		r := mustNew(t, noWait(retry.Config{}))
+		ctx, out := retry.WithOutcome(t.Context())
+		resp, err := client(t, r).Do(post(t, serve(t, sc).URL, "{}").WithContext(ctx))
+		if err != nil {
+			t.Fatalf("%s: %v", tc.name, err)
+		}
+		b, err := io.ReadAll(resp.Body)
+		_ = resp.Body.Close()
+		equal(t, tc.name+": bytes", string(b), tc.body)
+		if (err == nil) != tc.ok || (out.Err() == nil) != tc.ok || !out.Ended() {
+			t.Errorf("%s: read error %v, outcome %v", tc.name, err, out.Err())
+		}
+		s := r.Stats()
+		equal(t, tc.name+": items, done, working", []int64{int64(s.Items), int64(s.Done), s.Working}, []int64{1, map[bool]int64{true: 1}[tc.ok], 0})
+	}
+}

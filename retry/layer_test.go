@@ -1,0 +1,113 @@
+package retry_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	"github.com/nightfuse/nightfuse/retry"
+)
+
+// guard is a test's guard.
+type guard func(context.Context, func(context.Context) error) error
+
+func (g guard) Do(ctx context.Context, fn func(context.Context) error) error { return g(ctx, fn) }
+
+func TestGuardsStandOutermostFirst(t *testing.T) {
+	t.Parallel()
+	var order []string
+	named := func(s string) retry.Guard {
+		return guard(func(ctx context.Context, fn func(context.Context) error) error {
+			order = append(order, s)
+			return fn(ctx)
+		})
+	}
+	r := mustNew(t, noWait(retry.Config{}))
+	n := 0
+	v, err := retry.Do(t.Context(), r, func(context.Context) (int, error) {
+		order = append(order, "fn")
+		if n++; n == 1 {
+			return 0, errUpstream
+		}
+		return 7, nil
+	}, named("pace"), named("up"), named("day"))
+	noError(t, err)
+	equal(t, "value", v, 7)
+	one := []string{"pace", "up", "day", "fn"}
+	equal(t, "order", order, append(one, one...))
+}
+
+func TestAGuardThatDoesNotCallIsNoSuccess(t *testing.T) {
+	t.Parallel()
+	r := mustNew(t, noWait(retry.Config{}))
+	lazy := guard(func(context.Context, func(context.Context) error) error { return nil })
+	v, err := retry.Do(t.Context(), r, func(context.Context) (string, error) { return "x", nil }, retry.Guard(lazy))
+	if err == nil || v != "" {
+		t.Errorf("Do = %q, %v", v, err)
+	}
+	if err := r.Do(t.Context(), func(context.Context) error { return nil }, nil); err == nil {
+		t.Error("a nil guard is taken for one that said yes")
+	}
+	if _, err := retry.Do(t.Context(), nil, func(context.Context) (string, error) { return "x", nil }); err == nil {
+		t.Error("a nil Retrier is taken for one that said yes")
+	}
+	var none *retry.Retrier
+	if err := none.Do(t.Context(), func(context.Context) error { return nil }); err == nil {
+		t.Error("a nil Retrier is taken for one that said yes")
+	}
+}
+
+// T61, R08: only the outermost retries.
+func TestANestedDoPassesStraightThrough(t *testing.T) {
+	t.Parallel()
+	outer, inner := mustNew(t, noWait(retry.Config{Attempts: 3})), mustNew(t, noWait(retry.Config{Attempts: 3}))
+	n := 0
+	err := outer.Do(t.Context(), func(ctx context.Context) error {
+		_, err := retry.Do(ctx, inner, func(ctx context.Context) (int, error) {
+			return 0, inner.Do(ctx, func(context.Context) error { n++; return errUpstream })
+		})
+		return err
+	})
+	equal(t, "calls", []int{n, asError(t, err).Calls}, []int{3, 3})
+	equal(t, "inner items", inner.Stats().Items, 0)
+}
+
+func TestWithLimitBoundsCallsWhoeverRetries(t *testing.T) {
+	t.Parallel()
+	r := mustNew(t, noWait(retry.Config{Attempts: 3}))
+	ctx := retry.WithLimit(t.Context(), 4)
+	n := 0
+	var err error
+	for range 3 { // a loop of somebody else
+		err = r.Do(ctx, func(context.Context) error { n++; return errUpstream })
+	}
+	equal(t, "calls", n, 4)
+	e := asError(t, err)
+	equal(t, "calls of the last", e.Calls, 0)
+	if !errors.Is(err, retry.ErrExhausted) {
+		t.Errorf("error %v", err)
+	}
+	// Refused calls are not counted, and an outer limit holds as well.
+	ctx = retry.WithLimit(retry.WithLimit(t.Context(), 1), 10)
+	for range 5 {
+		_ = r.Do(ctx, func(context.Context) error { return refusal{} })
+	}
+	n = 0
+	_ = r.Do(ctx, func(context.Context) error { n++; return errUpstream })
+	equal(t, "calls", n, 1)
+}
+
+func TestWithOutcome(t *testing.T) {
+	t.Parallel()
+	r := mustNew(t, noWait(retry.Config{Attempts: 3}))
+	ctx, out := retry.WithOutcome(t.Context())
+	if out.Ended() || out.Err() != nil || out.Calls() != 0 {
+		t.Error("an outcome before the item")
+	}
+	err := r.Do(ctx, func(context.Context) error { return errUpstream })
+	equal(t, "error", out.Err() == err, true)
+	equal(t, "calls", out.Calls(), 3)
+	equal(t, "ended", out.Ended(), true)
+	_ = r.Do(ctx, func(context.Context) error { return nil })
+	noError(t, out.Err())
+}
