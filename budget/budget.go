@@ -52,7 +52,7 @@ func New(c Config) (*Budget, error) {
 		timeout: c.StoreTimeout, clock: clockOr(c.Clock), logger: c.Logger,
 	}
 	if b.name == "" {
-		b.name = "budget"
+		b.name = defaultName
 	}
 	if b.window == nil {
 		b.window = Daily(time.UTC)
@@ -221,7 +221,7 @@ func (b *Budget) Adjust(ctx context.Context, owner string, delta int64) error {
 	now := b.clock.Now()
 	s := b.span(now)
 	if _, err := b.move(ctx, move{span: s, owner: i, delta: delta, expire: s.expire(now)}); err != nil {
-		return fmt.Errorf("budget %s: adjusting: %w", b.name, err)
+		return fmt.Errorf("budget: %s: adjusting: %w", b.name, err)
 	}
 	b.wakeAll()
 	b.emit(Event{Kind: EventAdjusted, Owner: owner, Window: s.key, Amount: delta})

@@ -95,6 +95,7 @@ func Local(n int64) StoreErrorPolicy {
 }
 
 const (
+	defaultName         = "budget"
 	defaultHeadroom     = 0.15
 	defaultStoreTimeout = 2 * time.Second
 )

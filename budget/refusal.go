@@ -15,11 +15,12 @@ var (
 	ErrStore = errors.New("the store failed")
 	// ErrTooLarge: the estimate exceeds the whole cap. Waiting does not help.
 	ErrTooLarge = errors.New("the estimate exceeds the cap")
-	// ErrEstimate: the amount is zero, negative or above MaxAmount.
-	ErrEstimate = errors.New("not an amount")
+	// ErrEstimate: the amount is zero, negative or above MaxAmount. Budget.Do
+	// finds none when nobody said WithEstimate.
+	ErrEstimate = errors.New("the estimate or amount must be above 0 and at most 1<<53")
 	// ErrUnknownOwner: the budget has no such owner, or has several and none
 	// was named.
-	ErrUnknownOwner = errors.New("unknown owner")
+	ErrUnknownOwner = errors.New("unknown owner (see WithOwner)")
 )
 
 // A RefusedError says why [Budget.Reserve] said no. It is immutable.
@@ -53,30 +54,33 @@ type RefusedError struct {
 
 // Error says until when and why.
 func (e *RefusedError) Error() string {
-	who := e.Budget
-	if e.Owner != "" {
-		who += ", owner " + e.Owner
+	who := "budget: "
+	if e.Budget != defaultName {
+		who += e.Budget + ": "
+	}
+	if e.Owner != "" && e.Reason != ErrUnknownOwner {
+		who += "owner " + e.Owner + ": "
 	}
 	switch e.Reason {
 	case ErrExhausted:
-		what := "the pool"
+		of := "are spent"
 		if e.OwnerCap {
-			what = "the owner's ceiling"
+			of = "of the owner's own are spent"
 		}
 		until := "until " + e.Until.Format(time.RFC3339)
 		if e.waits() {
 			until = fmt.Sprintf("until one of %d open reservations is settled", e.Outstanding)
 		}
-		return fmt.Sprintf("budget %s: refused %s: %d of %d in %s are spent, %d more are asked from %s: %v",
-			who, until, e.Spent, e.Cap, e.Window, e.Estimate, what, e.Reason)
+		return fmt.Sprintf("%srefused %s: %d of %d %s in %s, %d more asked for: %v",
+			who, until, e.Spent, e.Cap, of, e.Window, e.Estimate, e.Reason)
 	case ErrStore:
-		return fmt.Sprintf("budget %s: refused until %s: %v: %v", who, e.Until.Format(time.RFC3339), e.Reason, e.Err)
+		return fmt.Sprintf("%srefused until %s: %v: %v", who, e.Until.Format(time.RFC3339), e.Reason, e.Err)
 	case ErrTooLarge:
-		return fmt.Sprintf("budget %s: never: %d are asked and the cap is %d: %v", who, e.Estimate, e.Cap, e.Reason)
+		return fmt.Sprintf("%sasked for %d of %d: %v", who, e.Estimate, e.Cap, e.Reason)
 	case ErrEstimate:
-		return fmt.Sprintf("budget %s: never: %d: %v", who, e.Estimate, e.Reason)
+		return fmt.Sprintf("%sasked for %d: %v", who, e.Estimate, e.Reason)
 	}
-	return fmt.Sprintf("budget %s: never: %q: %v", e.Budget, e.Owner, e.Reason)
+	return fmt.Sprintf("%s%q: %v", who, e.Owner, e.Reason)
 }
 
 // Unwrap returns the reason, and the store's error if there is one.

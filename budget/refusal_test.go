@@ -78,3 +78,29 @@ func TestAwaitEnds(t *testing.T) {
 		}
 	})
 }
+
+// The text is for a morning's log: until when and why, in one line.
+func TestRefusalTexts(t *testing.T) {
+	t.Parallel()
+	s := &shaky{Store: budget.NewMemory()}
+	b := mustNew(t, budget.Config{Name: "day", Limit: 1000, Store: s, Clock: mockAt(noon), Owners: []budget.Owner{{Name: "a", Limit: 500}, {Name: "b"}}})
+	r := mustReserve(t, b, "a", 450)
+	texts := []string{mustRefuse(t, b, "a", 100, budget.ErrExhausted).Error()}
+	_ = r.Reconcile(t.Context(), 450)
+	_ = mustReserve(t, b, "b", 400).Reconcile(t.Context(), 400)
+	texts = append(texts,
+		mustRefuse(t, b, "b", 100, budget.ErrExhausted).Error(),
+		mustRefuse(t, b, "a", 501, budget.ErrTooLarge).Error(),
+		mustRefuse(t, b, "a", 0, budget.ErrEstimate).Error(),
+		mustRefuse(t, b, "", 5, budget.ErrUnknownOwner).Error())
+	s.fail(1)
+	texts = append(texts, mustRefuse(t, b, "a", 1, budget.ErrStore).Error())
+	equal(t, "texts", texts, []string{
+		"budget: day: owner a: refused until one of 1 open reservations is settled: 450 of 500 of the owner's own are spent in 2026-05-04, 100 more asked for: exhausted",
+		"budget: day: owner b: refused until 2026-05-05T00:00:00Z: 850 of 850 are spent in 2026-05-04, 100 more asked for: exhausted",
+		"budget: day: owner a: asked for 501 of 500: the estimate exceeds the cap",
+		"budget: day: owner a: asked for 0: the estimate or amount must be above 0 and at most 1<<53",
+		"budget: day: \"\": unknown owner (see WithOwner)",
+		"budget: day: owner a: refused until 2026-05-04T12:00:01Z: the store failed: connection refused",
+	})
+}

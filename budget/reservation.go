@@ -42,7 +42,7 @@ func (r *Reservation) Reconcile(ctx context.Context, actual int64) error {
 		if _, err := r.end(ctx, r.units, false); err != nil {
 			return err
 		}
-		err := fmt.Errorf("budget %s: settled at the estimate of %d: actual %d: %w", r.b.name, r.units, actual, ErrEstimate)
+		err := fmt.Errorf("budget: %s: settled at the estimate of %d: actual %d: %w", r.b.name, r.units, actual, ErrEstimate)
 		r.b.emit(r.event(EventBadAmount, actual, err))
 		return err
 	}
@@ -103,7 +103,7 @@ func (r *Reservation) end(_ context.Context, actual int64, cancel bool) (first b
 	b.mu.Unlock()
 	switch {
 	case err != nil:
-		err = fmt.Errorf("budget %s: settling, %d stay spent: %w", b.name, r.units, err)
+		err = fmt.Errorf("budget: %s: settling, %d stay spent: %w", b.name, r.units, err)
 		b.emit(r.event(EventSettleFailed, actual, err))
 	case res.pool < 0:
 		b.emit(r.event(EventWindowGone, m.delta, nil))

@@ -172,7 +172,7 @@ func (b *Budget) Status(ctx context.Context) (Status, error) {
 		err = fmt.Errorf("%d counters for %d keys", len(values), len(s.keys))
 	}
 	if err != nil {
-		return Status{}, fmt.Errorf("budget %s: status: %w: %w", b.name, ErrStore, err)
+		return Status{}, fmt.Errorf("budget: %s: status: %w: %w", b.name, ErrStore, err)
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
