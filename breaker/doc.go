@@ -104,6 +104,9 @@
 // starts open with a probe at once. An I/O or permission error leaves the
 // record alone.
 //
+// Programs that share a record should share the Config as well: each goes by
+// its own limits.
+//
 // Stored are wall times and durations: what is left is never more than the
 // duration. Within a process the monotonic clock counts. One probe among
 // several hosts holds while their clocks differ by less than ProbeLease minus

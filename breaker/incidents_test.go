@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"os"
+	"path/filepath"
 	"testing"
 	"time"
 
@@ -242,5 +244,30 @@ func TestLateTripStartsAtTheBase(t *testing.T) {
 		if got := refusal(t, b).Until.Sub(clk.Now()); got != c.want {
 			t.Errorf("a trip %v after closing opens for %v, want %v", c.pause, got, c.want)
 		}
+	}
+}
+
+// A record that another configuration wrote, or a hand, refuses nobody for
+// longer than this configuration would.
+func TestNoRecordRefusesForEver(t *testing.T) {
+	t.Parallel()
+	for _, state := range []string{
+		`"state":"open","opened_at":"2026-03-01T22:00:00Z","open_for":"87600h"`,
+		`"state":"half-open","probe":{"token":"x","granted_at":"2026-03-01T22:00:00Z","lease":"87600h"}`,
+	} {
+		dir := t.TempDir()
+		if err := os.WriteFile(filepath.Join(dir, "up.json"), []byte(`{"v":1,"name":"up","epoch":7,`+state+`}`), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		clk := newClock()
+		cfg := plain(clk)
+		cfg.Store = newFile(t, dir)
+		b := newBreaker(t, cfg)
+		longest := 15 * time.Minute // the default lease; the default hint is 10m
+		if left := refusal(t, b).Until.Sub(start); left > longest {
+			t.Errorf("%s: refused for %v", state, left)
+		}
+		clk.Add(longest)
+		probe(t, b).Success()
 	}
 }

@@ -1,0 +1,7 @@
+// Package breaker measures the breaker beside its peers, all in one run, since
+// only ratios within a run mean anything:
+//
+//	go test -bench . -count 5
+//
+// It does not judge: a test that insists on nanoseconds fails on a busy machine.
+package breaker
