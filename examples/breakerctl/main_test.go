@@ -50,7 +50,7 @@ func TestCommand(t *testing.T) {
 		var out, errs bytes.Buffer
 		code := run(t.Context(), strings.Fields(step.args), &out, &errs)
 		text := out.String() + errs.String()
-		for _, want := range strings.Fields(step.wants) {
+		for want := range strings.FieldsSeq(step.wants) {
 			if code != step.code || !strings.Contains(text, want) {
 				t.Errorf("breakerctl %s: exit code %d, want %d, %q in\n%s", step.args, code, step.code, want, text)
 			}
