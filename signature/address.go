@@ -9,7 +9,7 @@ func (z *scanner) url(i, j int, b uint8) {
 	s := z.s
 	z.copy(i, j, b)
 	k := j + len("://")
-	if c := z.at(k); class[c]&cAlnum == 0 && c != '[' && c != '/' && c != mark && (c < 0x80 || z.foreign(k) == 0) {
+	if c := z.at(k); class[c]&cAlnum == 0 && c != '[' && c != '/' && (c != mark || fragment(z.s[k+1:z.end])) && (c < 0x80 || z.foreign(k) == 0) {
 		z.dst = append(z.dst, "://"...)
 		z.i = k
 		return
@@ -32,7 +32,7 @@ func (z *scanner) url(i, j int, b uint8) {
 			continue
 		}
 		if class[c]&cSpace != 0 || c == '"' || c == '`' || c == '<' || c == '>' ||
-			c == '\'' && open == '\'' || c == ')' && open == '(' || c == ']' && open == '[' ||
+			c == '\'' || c == mark && e > k && (s[e-1] == ',' || s[e-1] == ';' || s[e-1] == ':') || c == ')' && open == '(' || c == ']' && open == '[' ||
 			c == '\\' && e+1 < limit && s[e+1] == '"' {
 			break
 		}
@@ -62,7 +62,7 @@ func (z *scanner) url(i, j int, b uint8) {
 		h++
 	}
 	h = a
-	for h < e && (isAlnum(s[h]) || s[h] == '.' || s[h] == '-' || s[h] == '_' || s[h] == ':' || s[h] == '[' || s[h] == '%' && s[a] == '[' || s[h] == mark && !fragment(s[h+1:e])) {
+	for h < e && (isAlnum(s[h]) || s[h] == '.' || s[h] == '-' || s[h] == '_' || s[h] == ':' || s[a] == '[' && (h == a || s[h] == '%') || s[h] == mark && !fragment(s[h+1:e])) {
 		h++
 	}
 	z.i = e
@@ -87,11 +87,11 @@ func (z *scanner) foreign(e int) int {
 
 // fragment tells the fragment behind a host from the mark of a folded one.
 func fragment(rest string) bool {
-	if rest == "" {
+	if rest == "" || class[rest[0]]&(cSpace|cHigh) != 0 {
 		return false
 	}
 	switch rest[0] {
-	case '.', '-', '_', ':', '/', '?', ',', ';', '!', ')', ']', '}', '\'', mark:
+	case '"', '`', '<', '>', '.', '-', '_', ':', '/', '?', ',', ';', '!', ')', ']', '}', '\'', mark:
 		return false
 	}
 	return true

@@ -153,6 +153,9 @@ func (z *scanner) unrepeat() {
 	a := n
 	for a > z.base && d[a-1] != ' ' && n-a < 40 {
 		a--
+		if class[d[a]]&(cAlnum|cGlue|cHigh) == 0 && d[a] != mark {
+			return
+		}
 	}
 	if a <= z.base || d[a-1] != ' ' || a == n-1 || class[d[a]]&(cAlnum|cHigh) == 0 {
 		return

@@ -1,5 +1,7 @@
 package signature
 
+import "bytes"
+
 // number handles a run of digits: a code that tells failures apart is kept, an
 // amount is folded.
 func (z *scanner) number(i, j int) {
@@ -72,6 +74,9 @@ func (z *scanner) keepNumber(i, j int) bool {
 	n := j - i
 	if n > 7 {
 		return false
+	}
+	if z.sqlState(i, j) {
+		return true
 	}
 	// A part of something longer: 503ms never comes here, 503.25, 1,503, 10:503 do.
 	next := z.at(j)
@@ -328,8 +333,23 @@ func isCodeWord(w []byte) bool {
 	return false
 }
 
+// sqlState reports whether s[i:j] is an SQLSTATE as lib/pq writes it, alone in
+// parentheses.
+func (z *scanner) sqlState(i, j int) bool {
+	const driver = "pq: "
+	d := z.dst[z.base:]
+	if j-i != 5 || z.at(j) != ')' || len(d) == 0 || d[len(d)-1] != '(' {
+		return false
+	}
+	k := bytes.Index(d, []byte(driver))
+	return k == 0 || k > 0 && d[k-1] == ' '
+}
+
 // codeValue keeps a code of letters and digits: SQLSTATE 42P01, 0x80070005.
 func (z *scanner) codeValue(i, j int) bool {
+	if z.sqlState(i, j) {
+		return true
+	}
 	if j-i > 10 || isAlnum(z.at(j)) || z.at(j) == '-' && isAlnum(z.at(j+1)) {
 		return false
 	}

@@ -28,7 +28,8 @@ func (z *scanner) quoted(i, n int) {
 		return
 	}
 	if n == 1 && z.at(i+1) == q {
-		z.keepQuote(from, 2) // empty
+		z.i = i + 2 // an empty value is a value
+		z.fold(kindQuoted)
 		return
 	}
 	if z.blanks(i+1) > i+1 || i+1 >= z.end {
@@ -160,7 +161,7 @@ func (z *scanner) keepQuote(i, n int) {
 // object or a Python dictionary: a colon follows, with the value right behind it
 // or with an object's beginning or a comma before the key.
 func (z *scanner) isKey(k int) bool {
-	if z.at(k) != ':' {
+	if z.at(k) != ':' || z.at(k+1) == ':' {
 		return false
 	}
 	d := z.dst
@@ -171,7 +172,7 @@ func (z *scanner) isKey(k int) bool {
 	if n > z.base && (d[n-1] == '{' || d[n-1] == ',') {
 		return true
 	}
-	return k+1 < z.end && z.s[k+1] != ':' && z.blanks(k+1) == k+1
+	return k+1 < z.end && z.blanks(k+1) == k+1
 }
 
 // keepQuoted reports whether a quoted token tells failures apart.

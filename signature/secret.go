@@ -191,6 +191,7 @@ func (z *scanner) secretValue(sep byte) {
 	z.i = e
 	z.chunk = e
 	z.fold(kindSecret)
+	z.fence = len(z.dst)
 }
 
 // scheme reports whether w is the scheme of an Authorization header.
@@ -320,6 +321,7 @@ func (z *scanner) bearer(d int) {
 	z.i = e
 	z.chunk = e
 	z.fold(kindSecret)
+	z.fence = len(z.dst)
 }
 
 // pemEnd gives the end of the PEM block that starts at i, or 0.

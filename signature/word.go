@@ -117,7 +117,7 @@ scanned:
 		z.fold(kindID)
 		return true
 	}
-	if j-i == 1 && hasAt(s[:z.end], j, `:\`) || slash > i && isFile(s[i:e]) {
+	if j-i == 1 && hasAt(s[:z.end], j, `:\`) || slash > i && isFile(s[i:e]) && z.starts() {
 		z.i = z.pathTail(j)
 		z.fold(kindPath)
 		return true
@@ -135,6 +135,12 @@ scanned:
 		}
 	}
 	return false
+}
+
+// starts reports whether a token begins here, rather than the rest of one.
+func (z *scanner) starts() bool {
+	n := len(z.dst)
+	return n == z.base || z.dst[n-1] != ':' && opens(z.dst[n-1])
 }
 
 // special recognises values by the shape of a part and what follows it.
@@ -212,6 +218,10 @@ func (z *scanner) singular(d int) bool {
 	}
 	switch w[n-2] {
 	case 's', 'u', 'i':
+		return false
+	}
+	switch string(w) {
+	case "does", "goes", "always", "perhaps", "times":
 		return false
 	}
 	if z.i < z.end && (class[z.s[z.i]]&(cHigh|cAlnum) != 0 || z.s[z.i] == '_' || z.s[z.i] == '-' || z.s[z.i] == '\'' || z.s[z.i] == mark) {
