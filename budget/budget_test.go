@@ -175,6 +175,9 @@ func TestReconcileAndCancel(t *testing.T) {
 	cancel() // settling does not depend on the call's context
 
 	r := mustReserve(t, b, "", 100)
+	if today := time.Now().UTC().Format("2006-01-02"); r.Estimate() != 100 || r.Window() > today {
+		t.Errorf("a reservation of %d in %s", r.Estimate(), r.Window())
+	}
 	r2 := mustReserve(t, b, "", 100)
 	for _, err := range []error{r.Reconcile(ended, 40), r.Reconcile(ended, 40), r.Cancel(ended), r2.Cancel(ended), r2.Cancel(ended), r2.Reconcile(ended, 7)} {
 		if err != nil {

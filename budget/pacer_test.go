@@ -205,7 +205,8 @@ func TestPacerSettles(t *testing.T) {
 func TestPacerDeadline(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		p := mustPacer(t, budget.PacerConfig{Requests: 60, Tokens: 6_000_000})
+		p := mustPacer(t, budget.PacerConfig{Name: "key", Requests: 60, Tokens: 6_000_000})
+		equal(t, "name", p.Name(), "key")
 		mustWait(t, p, t.Context(), 0)
 		for range 9 {
 			go func() { mustWait(t, p, t.Context(), 0) }()
@@ -220,6 +221,7 @@ func TestPacerDeadline(t *testing.T) {
 			t.Fatalf("err = %v after %v, want a *LateError at once", err, time.Since(start))
 		}
 		equal(t, "turn", late.Turn.Sub(start), 10*time.Second)
+		equal(t, "text", late.Error(), "budget: pacer key: refused until 2000-01-01T00:00:10Z, the deadline is 2000-01-01T00:00:09Z and 9 are waiting: the turn comes after the deadline")
 		at, ok := call.RetryAt(err)
 		if call.RefusedBy(err) != "pacer" || !call.NotSent(err) || !ok || !at.Equal(late.Turn) || late.RetryableError() {
 			t.Errorf("behaviours of %v", err)
