@@ -36,6 +36,9 @@ func openFiles(fsys durable.FS, dir string) (*files, error) {
 	if err := fsys.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("breaker: make the state folder: %w", err)
 	}
+	// What killed writers have left. It costs only space, so a failure says
+	// nothing yet.
+	_, _ = durable.Sweep(fsys, dir)
 	return &files{fs: fsys, dir: dir, open: map[string]*stateFile{}}, nil
 }
 

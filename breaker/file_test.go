@@ -3,6 +3,7 @@ package breaker_test
 import (
 	"context"
 	"errors"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -222,4 +223,35 @@ func TestKilledAtEveryStep(t *testing.T) {
 			}
 		}
 	})
+}
+
+// Opening the folder removes what killed writers have left in it, once it is
+// old enough not to be in use.
+func TestLeftoversAreSwept(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	old := filepath.Join(dir, durable.TempPrefix+"OLD")
+	if err := os.WriteFile(old, []byte("{"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chtimes(old, start, start); err != nil {
+		t.Fatal(err)
+	}
+	newFile(t, dir)
+	if got := list(t, dir, ""); len(got) != 0 {
+		t.Errorf("files left: %q", got)
+	}
+}
+
+func TestFileNeedsAFolder(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, dir := range []string{"", file, filepath.Join(file, "below")} {
+		if _, err := breaker.File(dir); err == nil {
+			t.Errorf("File(%q) says nothing", dir)
+		}
+	}
 }

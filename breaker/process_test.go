@@ -243,7 +243,7 @@ func TestKilledWriters(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	last := uint64(0)
-	for i := range 12 {
+	for i := range 8 {
 		p := newProcess(t, dir, time.Hour)
 		p.send("storm")
 		// Kill at a moment that has nothing to do with the writes.
