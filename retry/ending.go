@@ -36,8 +36,8 @@ func (l *loop) item() *call.Item {
 	if l.box != nil {
 		return l.box.Item
 	}
-	if b := call.From(l.ctx); b != nil {
-		return b.Item
+	if l.up != nil {
+		return l.up.Item
 	}
 	return nil
 }
@@ -55,7 +55,6 @@ func (l *loop) settle(e *Error) {
 	l.over = true
 	l.giveBack()
 	s := &l.r.stats
-	s.working.Add(-1)
 	if e.RefusedBy() != "" {
 		s.refused.Add(1)
 	} else {

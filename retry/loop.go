@@ -14,6 +14,7 @@ import (
 type loop struct {
 	r     *Retrier
 	ctx   context.Context // the caller's
+	up    *call.Box       // the caller's; nil when there is none
 	box   *call.Box       // the first attempt's, whose Item all share
 	id    string
 	limit *call.Limit
@@ -47,8 +48,7 @@ func (l *loop) begin() {
 	r := l.r
 	l.start = r.clock.Now()
 	r.stats.items.Add(1)
-	r.stats.working.Add(1)
-	if b := call.From(l.ctx); b != nil {
+	if b := l.up; b != nil {
 		l.id, l.limit = b.ID, b.Limit
 		l.out, _ = b.Outcome.(*Outcome)
 	}
@@ -63,7 +63,6 @@ func (l *loop) leave() {
 	}
 	l.over = true
 	l.giveBack()
-	l.r.stats.working.Add(-1)
 	l.r.stats.failed.Add(1)
 }
 
@@ -90,7 +89,9 @@ func (l *loop) attempt() (*call.Box, error) {
 	}
 	b := l.open(ctx)
 	b.Begin(b.Item.Calls() + 1)
-	b.Item.Pass()
+	if l.up != nil || l.failing || l.held > 0 {
+		b.Item.Pass() // a new one has met no refusal
+	}
 	return b, nil
 }
 
@@ -149,9 +150,10 @@ func (l *loop) succeed() {
 // done settles an item that succeeded; calls are those not yet in the window.
 func (l *loop) done(now time.Time, calls uint64) {
 	l.over = true
-	l.box.Item.Fail(nil)
+	if l.up != nil {
+		l.box.Item.Fail(nil) // nobody else reads a new one
+	}
 	l.r.stats.done.Add(1)
-	l.r.stats.working.Add(-1)
 	l.r.stats.window.end(now, true, now.Sub(l.start), calls)
 	l.out.note(l.calls, nil)
 }
@@ -322,12 +324,8 @@ func (l *loop) left(now time.Time) (time.Duration, bool) {
 // pause waits, and returns nil for another attempt or the item's end.
 func (l *loop) pause(p pause) error {
 	r := l.r
-	r.stats.working.Add(-1)
 	r.stats.waiting[p.why].Add(1)
-	defer func() {
-		r.stats.waiting[p.why].Add(-1)
-		r.stats.working.Add(1)
-	}()
+	defer r.stats.waiting[p.why].Add(-1)
 	if p.held {
 		return l.await(p)
 	}

@@ -78,14 +78,15 @@ func Do[T any](ctx context.Context, r *Retrier, fn func(context.Context) (T, err
 	if r == nil {
 		return none, errNil("Retrier")
 	}
-	if b := call.From(ctx); b != nil && b.Retried {
+	up := call.From(ctx)
+	if up != nil && up.Retried {
 		v, err := guarded(ctx, fn, guards)
 		if err != nil {
 			return none, err
 		}
 		return v, nil
 	}
-	l := loop{r: r, ctx: ctx}
+	l := loop{r: r, ctx: ctx, up: up}
 	l.begin()
 	defer l.leave()
 	for {
@@ -114,12 +115,13 @@ func (r *Retrier) Do(ctx context.Context, fn func(context.Context) error, guards
 	if r == nil {
 		return errNil("Retrier")
 	}
-	if b := call.From(ctx); b != nil && b.Retried {
+	up := call.From(ctx)
+	if up != nil && up.Retried {
 		return guardedErr(ctx, fn, guards)
 	}
 	// The loop of the function Do once more: wrapping fn would cost an
 	// allocation on every good call.
-	l := loop{r: r, ctx: ctx}
+	l := loop{r: r, ctx: ctx, up: up}
 	l.begin()
 	defer l.leave()
 	for {

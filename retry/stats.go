@@ -148,7 +148,6 @@ type counters struct {
 	items, done, failed, refused, calls, retries atomic.Uint64
 	hints, hintEnds, quotaEnds, holds, foreign   atomic.Uint64
 
-	working atomic.Int64
 	waiting [waits]atomic.Int64
 
 	window window
@@ -166,18 +165,23 @@ const (
 	waits
 )
 
+// read takes what has ended before what has begun, so that nothing that is in
+// neither of them is counted as at work.
 func (c *counters) read(name string, now time.Time) Stats {
-	return Stats{
-		Name:  name,
-		Items: c.items.Load(), Done: c.done.Load(), Failed: c.failed.Load(), Refused: c.refused.Load(),
-		Calls: c.calls.Load(), Retries: c.retries.Load(),
-		Hints: c.hints.Load(), HintEnds: c.hintEnds.Load(), QuotaEnds: c.quotaEnds.Load(),
-		Holds: c.holds.Load(), Foreign: c.foreign.Load(),
-		Working: c.working.Load(),
+	s := Stats{
+		Name: name,
+		Done: c.done.Load(), Failed: c.failed.Load(), Refused: c.refused.Load(),
 		Waiting: Waiting{
 			Backoff: c.waiting[forBackoff].Load(), Hint: c.waiting[forHint].Load(),
 			Pacer: c.waiting[forPacer].Load(), Breaker: c.waiting[forBreaker].Load(), Other: c.waiting[forOther].Load(),
 		},
+		Calls: c.calls.Load(), Retries: c.retries.Load(),
+		Hints: c.hints.Load(), HintEnds: c.hintEnds.Load(), QuotaEnds: c.quotaEnds.Load(),
+		Holds: c.holds.Load(), Foreign: c.foreign.Load(),
 		Recent: c.window.read(now),
 	}
+	s.Items = c.items.Load()
+	w := s.Waiting
+	s.Working = max(0, int64(s.Items-s.Done-s.Failed-s.Refused)-w.Backoff-w.Hint-w.Pacer-w.Breaker-w.Other)
+	return s
 }

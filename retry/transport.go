@@ -45,11 +45,12 @@ func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	if err := t.LinkErr(); err != nil {
 		return chain.Refuse(req, err)
 	}
-	if b := call.From(req.Context()); b != nil && b.Retried {
+	up := call.From(req.Context())
+	if up != nil && up.Retried {
 		return t.Base().RoundTrip(req)
 	}
 	t.r.watchForeign(req)
-	s := &sender{t: t, req: req, loop: loop{r: t.r, ctx: req.Context(), req: req}}
+	s := &sender{t: t, req: req, loop: loop{r: t.r, ctx: req.Context(), up: up, req: req}}
 	l := &s.loop
 	l.begin()
 	defer s.leave()
