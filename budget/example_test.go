@@ -146,6 +146,57 @@ func ExampleDaily() {
 	// Output: 2026-01-14 2026-01-15 08:00:00 +0000 UTC
 }
 
+// The hour that clocks repeat in autumn is two windows.
+func ExampleHourly() {
+	kolkata := time.FixedZone("IST", 5*60*60+30*60)
+	w := budget.Hourly(kolkata)
+	t := time.Date(2026, 1, 15, 7, 40, 0, 0, time.UTC)
+	fmt.Println(w.Key(t), w.End(t).UTC())
+	// Output: 2026-01-15T13+0530 2026-01-15 08:30:00 +0000 UTC
+}
+
+// A month ends at midnight of its last day in the zone that is billed in.
+func ExampleMonthly() {
+	w := budget.Monthly(time.UTC)
+	t := time.Date(2026, 2, 15, 0, 0, 0, 0, time.UTC)
+	fmt.Println(w.Key(t), w.End(t))
+	// Output: 2026-02 2026-03-01 00:00:00 +0000 UTC
+}
+
+func ExampleMinutely() {
+	w := budget.Minutely(time.UTC)
+	t := time.Date(2026, 2, 15, 10, 20, 30, 0, time.UTC)
+	fmt.Println(w.Key(t), w.End(t))
+	// Output: 2026-02-15T10:20+0000 2026-02-15 10:21:00 +0000 UTC
+}
+
+// While the store fails this process may spend a little, and says so.
+func ExampleLocal() {
+	day, err := budget.New(budget.Config{Limit: 1_000_000, Store: unreachable{}, OnStoreError: budget.Local(5000)})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	for range 2 {
+		_, err := day.Reserve(context.Background(), "", 4000)
+		fmt.Println("refused:", errors.Is(err, budget.ErrStore))
+	}
+	fmt.Println("to be booked:", day.Stats().Unbooked)
+	// Output:
+	// refused: false
+	// refused: true
+	// to be booked: 4000
+}
+
+// unreachable is a store that fails.
+type unreachable struct{}
+
+func (unreachable) Apply(context.Context, []*budget.Change) error { return errors.New("unreachable") }
+
+func (unreachable) Load(context.Context, []string) ([]int64, error) {
+	return nil, errors.New("unreachable")
+}
+
 // A lease makes few trips to a store that is far away.
 func ExampleLeased() {
 	ctx := context.Background()

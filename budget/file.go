@@ -29,7 +29,7 @@ type File struct {
 }
 
 // openTimeout bounds the wait for another process at opening, in real time.
-const openTimeout = 5 * time.Second
+const openTimeout = 10 * time.Second
 
 // OpenFile opens the counters at path, or begins them when there are none. The
 // folder must exist. The counters are text, one a line (key, value, expiry in

@@ -148,7 +148,9 @@ func TestFileIsBounded(t *testing.T) {
 func TestFileLockedByAnother(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "spend")
-	b := mustNew(t, budget.Config{Limit: 1000, Store: openFile(t, path), StoreTimeout: 20 * time.Millisecond})
+	f := openFile(t, path)
+	b := mustNew(t, budget.Config{Limit: 1000, Store: f, StoreTimeout: time.Minute})
+	hasty := mustNew(t, budget.Config{Limit: 1000, Store: f, StoreTimeout: 20 * time.Millisecond})
 	mustReserve(t, b, "", 10)
 	l, err := durable.OpenLock(nil, path+".lock")
 	if err != nil {
@@ -158,7 +160,7 @@ func TestFileLockedByAnother(t *testing.T) {
 	if err := l.Lock(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	e := mustRefuse(t, b, "", 1, budget.ErrStore)
+	e := mustRefuse(t, hasty, "", 1, budget.ErrStore)
 	if !errors.Is(e, durable.ErrLocked) {
 		t.Errorf("err = %v", e)
 	}
