@@ -2,9 +2,13 @@ package retry_test
 
 import (
 	"context"
+	"errors"
+	"io"
+	"math/rand/v2"
 	"net/http"
 	"strings"
 	"testing"
+	"testing/synctest"
 
 	"github.com/nightfuse/nightfuse/retry"
 )
@@ -137,4 +141,71 @@ func TestASingleBodyIsClosedUnsent(t *testing.T) {
 	req.Body, req.GetBody, req.ContentLength = body, nil, -1
 	_, err := retry.NewTransport(sc, mustNew(t, retry.Config{Attempts: 1})).RoundTrip(req)
 	equal(t, "calls, reported, closes", []int{sc.calls(), asError(t, err).Calls, body.count()}, []int{0, 0, 1})
+}
+
+// A property over random scripts, in every mode: a good answer comes out if and
+// only if the last call got one; calls reported are calls made; nothing is left
+// open.
+func TestWhateverHappensFailuresLookLikeFailures(t *testing.T) {
+	t.Parallel()
+	rnd := rand.New(rand.NewPCG(11, 12))
+	steps := []step{
+		good, good, failWith(400), failWith(429), failWith(500), failWith(503, "Retry-After: 1"), failWith(501), failWith(503, "Retry-After: 3600"),
+		{err: io.ErrUnexpectedEOF}, {err: refusal{}}, {err: errors.New("odd")},
+		{status: 200, header: "Content-Type: application/json", body: `{"choices":[]}`},
+		{status: 200, header: "Content-Type: application/json", body: `{"error":{"code":429,"message":"no"}}`},
+		{status: 200, header: "Content-Type: application/json", body: `{"choices":[{"finish_reason":"stop","mess`},
+		{status: 200, header: "Content-Type: text/event-stream", body: sse + sseEnd},
+		{status: 200, header: "Content-Type: text/event-stream", body: sse},
+	}
+	synctest.Test(t, func(t *testing.T) {
+		for range 3000 {
+			var script []step
+			for range 1 + rnd.IntN(5) {
+				script = append(script, steps[rnd.IntN(len(steps))])
+			}
+			sc := newScript(script...)
+			reported := 0
+			r := mustNew(t, retry.Config{
+				Attempts: 1 + rnd.IntN(5), Exhausted: retry.Exhausted(rnd.IntN(3)),
+				OnAttempt: func(a retry.Attempt) { reported = a.N },
+			})
+			ctx, out := retry.WithOutcome(t.Context())
+			req := post(t, "http://upstream/", "{}").WithContext(ctx)
+			if rnd.IntN(2) == 0 {
+				req.Header.Set("X-Stainless-Retry-Count", "0")
+			}
+			resp, err := retry.NewTransport(sc, r).RoundTrip(req)
+			var body string
+			status := 0
+			if err == nil {
+				var b []byte
+				status = resp.StatusCode
+				b, err = io.ReadAll(resp.Body)
+				_ = resp.Body.Close()
+				body = string(b)
+			}
+			last := script[min(sc.calls(), len(script))-1]
+			fine := last.body == goodBody || last.body == sse+sseEnd
+			if got := err == nil && status < 400; got != fine || fine && body != last.body {
+				t.Fatalf("%+v: got %d %q, %v", script, status, body, err)
+			}
+			if (out.Err() == nil) != fine || !out.Ended() {
+				t.Fatalf("%+v: outcome %v", script, out.Err())
+			}
+			refused := 0
+			for _, st := range script[:min(sc.calls(), len(script))] {
+				if st.err == (refusal{}) {
+					refused++
+				}
+			}
+			s := r.Stats()
+			if want := sc.calls() - refused; int(s.Calls) != want || reported != want || out.Calls() != want {
+				t.Fatalf("%+v: %d calls in the stats, %d told, %d in the outcome, want %d", script, s.Calls, reported, out.Calls(), want)
+			}
+			if s.Done+s.Failed+s.Refused != 1 || s.Working != 0 || sc.leaked() != 0 {
+				t.Fatalf("%+v: %v, %d bodies open", script, r, sc.leaked())
+			}
+		}
+	})
 }
