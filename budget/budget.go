@@ -162,7 +162,7 @@ func (b *Budget) Reserve(ctx context.Context, owner string, estimate int64) (*Re
 		if e.OwnerCap {
 			e.Cap = m.ownerMax
 		}
-		return nil, b.exhausted(e, settles)
+		return nil, b.exhausted(e, i, settles)
 	}
 	r := &Reservation{b: b, span: m.span, units: estimate, at: now.UnixNano(), owner: int32(i), hard: hard}
 	b.mu.Lock()
@@ -184,12 +184,15 @@ func (b *Budget) admit(r *Reservation) {
 }
 
 // exhausted completes a refusal with how it may lift.
-func (b *Budget) exhausted(e *RefusedError, settles uint64) error {
+func (b *Budget) exhausted(e *RefusedError, owner int, settles uint64) error {
 	b.mu.Lock()
 	// A settlement while the store was asked may have made room already, and
 	// its wake-up has passed.
 	e.settled = b.settles.Load() != settles
 	e.Outstanding = int(b.stats.Outstanding)
+	if e.OwnerCap {
+		e.Outstanding = b.open[owner].n
+	}
 	if b.wake == nil {
 		b.wake = make(chan struct{})
 	}

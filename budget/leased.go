@@ -87,6 +87,10 @@ func (l *Lease) Close(ctx context.Context) error {
 }
 
 func (l *Lease) change(ctx context.Context, c *Change) error {
+	if len(c.Ops) == 0 {
+		c.OK = true
+		return nil
+	}
 	first := &c.Ops[0]
 	if first.Max == 0 && first.Expire > 0 {
 		return l.pass(ctx, c) // an operator's correction is for the store

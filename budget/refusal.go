@@ -40,8 +40,9 @@ type RefusedError struct {
 	Window   string
 	Until    time.Time // the window's end; with ErrStore when to ask again
 
-	// Outstanding counts this process's open reservations when it was refused.
-	// What they do not use comes back before the window ends.
+	// Outstanding counts this process's open reservations under the limit that
+	// refused, at that time. What they do not use comes back before the window
+	// ends.
 	Outstanding int
 
 	// Err is the store's error, nil unless Reason is ErrStore.

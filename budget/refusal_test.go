@@ -104,3 +104,18 @@ func TestRefusalTexts(t *testing.T) {
 		"budget: day: owner a: refused until 2026-05-04T12:00:01Z: the store failed: connection refused",
 	})
 }
+
+// What others have open does not help an owner whose own ceiling is reached.
+func TestOutstandingOfTheOwner(t *testing.T) {
+	t.Parallel()
+	b := mustNew(t, budget.Config{Limit: 1000, Clock: mockAt(noon), Owners: []budget.Owner{{Name: "a", Limit: 100}, {Name: "b"}}})
+	_ = mustReserve(t, b, "a", 100).Reconcile(t.Context(), 100)
+	mustReserve(t, b, "b", 500)
+	e := mustRefuse(t, b, "a", 1, budget.ErrExhausted)
+	at, ok := e.RetryAt()
+	if e.Outstanding != 0 || !ok || !at.Equal(noon.Add(12*time.Hour)) {
+		t.Errorf("%d outstanding, retry at %v, %v", e.Outstanding, at, ok)
+	}
+	e = mustRefuse(t, b, "b", 300, budget.ErrExhausted)
+	equal(t, "outstanding of the pool", e.Outstanding, 1)
+}
