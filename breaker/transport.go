@@ -97,6 +97,9 @@ func (t *Transport) send(ctx context.Context, b *Breaker, p *Permit, req, in *ht
 			if o := b.cfg.Classify(resp, v.Err); o != Auto {
 				r.Outcome = o
 			}
+			if r.Err == nil && (r.Outcome == Failure || r.Outcome == Fatal) {
+				r.Err = &answerError{v}
+			}
 		}
 		p.Done(r)
 	})

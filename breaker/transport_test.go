@@ -246,6 +246,8 @@ func TestClassify(t *testing.T) {
 		switch {
 		case resp != nil && resp.StatusCode == 404:
 			return breaker.Failure
+		case resp != nil && resp.StatusCode == 200:
+			return breaker.Fatal // its headers say so, perhaps
 		case errors.Is(err, errUp):
 			return breaker.Fatal
 		}
@@ -260,6 +262,12 @@ func TestClassify(t *testing.T) {
 	if got := b.Stats(); got.Streak != 1 || got.Ignored != 1 {
 		t.Errorf("streak %d, ignored %d; want 1, 1", got.Streak, got.Ignored)
 	}
+	status = 200
+	roundTrip(t, rt)
+	if got := refusal(t, b); got.Signature == "" || !strings.HasPrefix(got.Reason, "fatal: 200 OK") {
+		t.Errorf("refused because of %q, signature %q", got.Reason, got.Signature)
+	}
+	b = newBreaker(t, cfg)
 	if err := b.Do(t.Context(), func(context.Context) error { return errUp }); err != errUp {
 		t.Errorf("Do = %v, want fn's own error", err)
 	}
