@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 )
 
 // maxBatch bounds how many bytes wait for one sync.
@@ -44,6 +45,7 @@ func (j *Journal) change(ctx context.Context, size int, plan func(*tx) error) er
 			continue
 		}
 		j.leading = true
+		j.gather()
 		batch := j.take()
 		j.q.Unlock()
 		j.lead(batch)
@@ -59,6 +61,18 @@ func (j *Journal) isClosed() bool {
 	return j.closed
 }
 
+// gather lets those that the last commit has woken come along, when it had
+// several: else every second sync would be for one alone. j.q is held, but not
+// throughout.
+func (j *Journal) gather() {
+	for n := 0; j.shared && n < len(j.pending); {
+		n = len(j.pending)
+		j.q.Unlock()
+		runtime.Gosched()
+		j.q.Lock()
+	}
+}
+
 // take returns the commits of the next batch.
 func (j *Journal) take() []*commit {
 	n, bytes := 0, 0
@@ -66,6 +80,7 @@ func (j *Journal) take() []*commit {
 		bytes += j.pending[n].bytes
 		n++
 	}
+	j.shared = n > 1
 	batch := j.pending[:n:n]
 	j.pending = j.pending[n:]
 	return batch

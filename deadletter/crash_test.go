@@ -140,7 +140,7 @@ func childHold(args []string) error {
 // and the next ones are kept too.
 func TestKilledWriterLosesNothing(t *testing.T) {
 	t.Parallel()
-	for _, tt := range []struct{ size, kills int }{{1, 6}, {3 << 10, 6}, {64 << 10, 5}, {300 << 10, 4}, {12 << 20, 2}} {
+	for _, tt := range []struct{ size, kills int }{{1, 5}, {3 << 10, 5}, {64 << 10, 4}, {300 << 10, 3}, {12 << 20, 1}} {
 		t.Run(fmt.Sprint(tt.size), func(t *testing.T) {
 			t.Parallel()
 			dir := t.TempDir()
@@ -292,14 +292,15 @@ func TestWritersDieWhileOthersReplay(t *testing.T) {
 // Killed between a success and its ack: sent again, once, and not lost.
 func TestKilledReplayerSendsAgain(t *testing.T) {
 	t.Parallel()
-	n := kills(4)
+	const letters = 25
+	n := kills(2)
 	for k := range n {
 		dir := t.TempDir()
 		j := openJournal(t, dir)
-		fill(t, j, 40)
+		fill(t, j, letters)
 		cmd, out := child(t, "replay", dir)
 		sent := map[string]int{}
-		for range 5 + k%20 {
+		for range 5 + k%10 {
 			if !out.Scan() {
 				t.Fatal("the replayer ended by itself")
 			}
@@ -344,7 +345,7 @@ func TestKilledReplayerSendsAgain(t *testing.T) {
 				twice++
 			}
 		}
-		if len(sent) != 40 || twice > held {
+		if len(sent) != letters || twice > held {
 			t.Errorf("%d letters sent, %d of them twice; %d were in flight", len(sent), twice, held)
 		}
 	}

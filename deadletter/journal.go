@@ -54,6 +54,7 @@ type Journal struct {
 	wake    *sync.Cond
 	pending []*commit
 	leading bool
+	shared  bool // the last commit was for several
 	buf     []byte
 }
 

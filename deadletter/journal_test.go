@@ -219,7 +219,7 @@ func TestJournalCutAtEveryOffset(t *testing.T) {
 	items := map[string]string{"a": "alpha", "b": "bravo", "c": "charlie"}
 	whole := journalOf(t, items, "a", "b", "c")
 	ends := lineEnds(whole)
-	for cut := range len(whole) + 1 {
+	for cut := 0; cut <= len(whole); cut += cutStep {
 		disk := diskWith(t, whole[:cut])
 		want := map[string]string{}
 		for i, item := range []string{"a", "b", "c"} {

@@ -2,4 +2,8 @@
 
 package deadletter_test
 
-const bitStep = 1
+const (
+	bitStep     = 1
+	cutStep     = 1
+	manyLetters = 0 // the suite's own
+)

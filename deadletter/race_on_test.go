@@ -2,6 +2,11 @@
 
 package deadletter_test
 
-// bitStep makes the race detector's runs bearable: the flipped bits are about
-// bytes, not about goroutines. It is odd, so every bit of a byte has its turn.
-const bitStep = 13
+// What the race detector makes slow and has no interest in: every offset of a
+// file, thousands of letters. The steps are odd, so every bit of a byte has its
+// turn.
+const (
+	bitStep     = 61
+	cutStep     = 7
+	manyLetters = 500
+)

@@ -123,6 +123,7 @@ type Damage struct {
 	What   string `json:"what"`
 }
 
+// String returns d as one line of text.
 func (d Damage) String() string {
 	return fmt.Sprintf("%s:%d: %d bytes at offset %d: %s", d.File, d.Line, d.Bytes, d.Offset, d.What)
 }

@@ -70,8 +70,16 @@ func (s Stats) All() iter.Seq2[string, float64] {
 			name string
 			n    int64
 		}{
-			{"items", s.Items}, {"done", s.Done}, {"dead", s.Dead}, {"pending", s.Pending}, {"cancelled", s.Cancelled},
-			{"passed", s.Passed}, {"lost", s.Lost}, {"resolved", s.Resolved}, {"unresolved", s.Unresolved}, {"bytes", s.Bytes},
+			{"items", s.Items},
+			{"done", s.Done},
+			{"dead", s.Dead},
+			{"pending", s.Pending},
+			{"cancelled", s.Cancelled},
+			{"passed", s.Passed},
+			{"lost", s.Lost},
+			{"resolved", s.Resolved},
+			{"unresolved", s.Unresolved},
+			{"bytes", s.Bytes},
 		} {
 			if !yield(p.name, float64(p.n)) {
 				return

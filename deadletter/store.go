@@ -130,6 +130,7 @@ const (
 	Discard                    // Discarded, with the Outcome's Reason
 )
 
+// String returns the verb's name.
 func (v Verb) String() string {
 	switch v {
 	case Ack:

@@ -38,7 +38,7 @@ func TestJournalKeepsTheContract(t *testing.T) {
 		}
 		s := open()
 		t.Cleanup(func() { _ = j.Close() })
-		return deadlettertest.Opened{Store: s, Reopen: open}
+		return deadlettertest.Opened{Store: s, Reopen: open, Letters: manyLetters}
 	})
 }
 
@@ -48,7 +48,7 @@ func TestJournalOfManySegmentsKeepsTheContract(t *testing.T) {
 	t.Parallel()
 	deadlettertest.Run(t, func(t *testing.T, clk deadletter.Clock) deadlettertest.Opened {
 		disk := durabletest.NewDisk(1)
-		c := deadletter.StoreConfig{Clock: clk, Segment: 4 << 10, MaxPayload: 100_000}
+		c := deadletter.StoreConfig{Clock: clk, Segment: 8 << 10, MaxPayload: 100_000}
 		var j *deadletter.Journal
 		open := func() deadletter.Store {
 			var err error
@@ -58,7 +58,7 @@ func TestJournalOfManySegmentsKeepsTheContract(t *testing.T) {
 			return j
 		}
 		s := open()
-		return deadlettertest.Opened{Store: s, MaxPayload: 100_000, Reopen: func() deadletter.Store {
+		return deadlettertest.Opened{Store: s, MaxPayload: 100_000, Letters: 500, Reopen: func() deadletter.Store {
 			keep := deadletter.Filter{States: []deadletter.State{deadletter.Acked, deadletter.Discarded}}
 			if sum, err := j.Stats(t.Context(), keep); err != nil {
 				t.Fatal(err)

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"maps"
 	"net/http"
 	"strings"
 	"testing"
@@ -632,10 +633,7 @@ func TestStatsShape(t *testing.T) {
 	old := q.Stats()
 	_ = q.Do(t.Context(), []byte("abc"), func(context.Context) error { return errFull })
 	d := q.Stats().Sub(old)
-	got := map[string]float64{}
-	for k, v := range d.All() {
-		got[k] = v
-	}
+	got := maps.Collect(d.All())
 	if got["items"] != 1 || got["dead"] != 1 || got["bytes"] != 3 || len(got) != 10 {
 		t.Errorf("%v", got)
 	}

@@ -34,6 +34,8 @@ type Opened struct {
 	Reopen func() deadletter.Store
 	// MaxPayload is the largest payload the store takes; 0 = DefaultMaxPayload.
 	MaxPayload int
+	// Letters is how many letters the largest check stores; 0 = 12,000.
+	Letters int
 }
 
 // Run runs every check as a subtest. open makes an empty store that tells the
@@ -75,7 +77,10 @@ func Run(t *testing.T, open func(t *testing.T, clk deadletter.Clock) Opened) {
 			if o.MaxPayload == 0 {
 				o.MaxPayload = deadletter.DefaultMaxPayload
 			}
-			c.fn(&suite{T: t, s: o.Store, reopen: o.Reopen, max: o.MaxPayload, clk: clk})
+			if o.Letters == 0 {
+				o.Letters = 12_000
+			}
+			c.fn(&suite{T: t, s: o.Store, reopen: o.Reopen, max: o.MaxPayload, letters: o.Letters, clk: clk})
 		})
 	}
 }
@@ -86,6 +91,8 @@ type suite struct {
 	reopen func() deadletter.Store
 	max    int
 	clk    *clock.Mock
+
+	letters int
 }
 
 // again gives the store back after a restart, if it outlives one.
@@ -707,7 +714,7 @@ func (s *suite) contexts() {
 
 // Why: hibiken/asynq#803 hid all archived tasks beyond 10,000.
 func (s *suite) many() {
-	const n = 12000
+	n := s.letters
 	work := make(chan int)
 	var wg sync.WaitGroup
 	for range 32 {
