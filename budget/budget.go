@@ -35,8 +35,8 @@ type Budget struct {
 	settles atomic.Uint64 // settlements so far
 	owing   atomic.Bool   // owed is not empty
 
-	mu       sync.Mutex
-	open     []list // per owner, at least one
+	mu       *sync.Mutex // mem's own, so that a reservation takes one lock
+	open     []list      // per owner, at least one
 	wake     chan struct{}
 	stats    Stats
 	degraded bool
@@ -82,8 +82,9 @@ func New(c Config) (*Budget, error) {
 	b.events.hook, b.events.lost = c.OnEvent, b.hookPanicked
 	b.open = make([]list, max(1, len(b.owners)))
 	if m, ok := b.store.(*Memory); ok {
-		b.mem = m
+		b.mem, b.mu = m, &m.mu
 	} else {
+		b.mu = new(sync.Mutex)
 		b.combine = &combiner{store: b.store, timeout: b.timeout}
 	}
 	return b, nil
@@ -147,31 +148,40 @@ func (b *Budget) Reserve(ctx context.Context, owner string, estimate int64) (*Re
 	m.span = b.span(now)
 	m.expire = m.span.expire(now)
 	settles := b.settles.Load()
-	res, err := b.move(ctx, m)
-	if err != nil {
+	r := &Reservation{b: b, span: m.span, units: estimate, at: now.UnixNano(), owner: int32(i), hard: hard}
+	var res moved
+	var err error
+	if b.mem != nil {
+		b.mu.Lock()
+		res = b.mem.move(&m)
+	} else {
+		res, err = b.move(ctx, m)
+		b.mu.Lock()
+	}
+	if err == nil && res.ok {
+		b.admit(r)
+		if borrows && res.pool > b.soft {
+			b.stats.Headroom++
+		}
+	}
+	b.mu.Unlock()
+	switch {
+	case err != nil:
 		if _, ok := err.(*stopped); ok {
 			return nil, err
 		}
-		return b.withoutStore(m, hard, owner, now, err)
+		return b.withoutStore(r, m, owner, now, err)
+	case res.ok:
+		return r, nil
 	}
-	if !res.ok {
-		e := &RefusedError{
-			Owner: owner, Reason: ErrExhausted, Estimate: estimate, Spent: res.value, Cap: m.poolMax,
-			OwnerCap: res.over == 1, Window: m.span.key, Until: m.span.end,
-		}
-		if e.OwnerCap {
-			e.Cap = m.ownerMax
-		}
-		return nil, b.exhausted(e, i, settles)
+	e := &RefusedError{
+		Owner: owner, Reason: ErrExhausted, Estimate: estimate, Spent: res.value, Cap: m.poolMax,
+		OwnerCap: res.over == 1, Window: m.span.key, Until: m.span.end,
 	}
-	r := &Reservation{b: b, span: m.span, units: estimate, at: now.UnixNano(), owner: int32(i), hard: hard}
-	b.mu.Lock()
-	b.admit(r)
-	if borrows && m.poolMax > b.soft && res.pool > b.soft {
-		b.stats.Headroom++
+	if e.OwnerCap {
+		e.Cap = m.ownerMax
 	}
-	b.mu.Unlock()
-	return r, nil
+	return nil, b.exhausted(e, i, settles)
 }
 
 // admit counts a granted reservation; b.mu is held.

@@ -35,8 +35,8 @@ func (b *Budget) storeWorks() {
 	}
 }
 
-// withoutStore decides a reservation while the store fails with err.
-func (b *Budget) withoutStore(m move, hard bool, owner string, now time.Time, err error) (*Reservation, error) {
+// withoutStore decides the reservation r while the store fails with err.
+func (b *Budget) withoutStore(r *Reservation, m move, owner string, now time.Time, err error) (*Reservation, error) {
 	b.mu.Lock()
 	if b.policy == Closed || b.policy != Open && m.delta > int64(b.policy)-max(b.owedSum, 0) {
 		if b.wake == nil {
@@ -49,7 +49,7 @@ func (b *Budget) withoutStore(m move, hard bool, owner string, now time.Time, er
 		b.mu.Unlock()
 		return nil, b.refuse(e)
 	}
-	r := &Reservation{b: b, span: m.span, units: m.delta, at: now.UnixNano(), owner: int32(m.owner), hard: hard, local: true}
+	r.local = true
 	b.owe(debt{m.span, m.owner}, m.delta)
 	b.admit(r)
 	b.stats.Local++

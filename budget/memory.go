@@ -88,12 +88,10 @@ func (m *Memory) create(key string, expire time.Duration) *counter {
 	return c
 }
 
-// move is Apply for a budget's move, without a Change. The span remembers its
-// counters, so that nothing is looked up.
+// move is Apply for a budget's move, without a Change; m.mu is held. The span
+// remembers its counters, so that nothing is looked up.
 func (m *Memory) move(mv *move) (res moved) {
 	s := mv.span
-	m.mu.Lock()
-	defer m.mu.Unlock()
 	pool := m.cell(s, 0)
 	res.pool = pool.get(mv.expire)
 	if refuses(res.pool, mv.delta, mv.poolMax) {

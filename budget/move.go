@@ -54,6 +54,8 @@ func result(ops []Op, ok bool) moved {
 // move asks the store.
 func (b *Budget) move(ctx context.Context, m move) (moved, error) {
 	if b.mem != nil {
+		b.mu.Lock()
+		defer b.mu.Unlock()
 		return b.mem.move(&m), nil
 	}
 	p := &pending{undo: m.expire > 0 && m.poolMax > 0}

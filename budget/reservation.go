@@ -74,12 +74,17 @@ func (r *Reservation) end(_ context.Context, actual int64, cancel bool) (first b
 	res := moved{ok: true}
 	switch {
 	case m.delta == 0:
+		b.mu.Lock()
 	case r.local:
 		b.settleOwed(r, m.delta)
+		b.mu.Lock()
+	case b.mem != nil:
+		b.mu.Lock()
+		res = b.mem.move(&m)
 	default:
 		res, err = b.move(context.Background(), m)
+		b.mu.Lock()
 	}
-	b.mu.Lock()
 	b.open[r.owner].remove(r)
 	b.stats.Outstanding--
 	b.stats.OutstandingUnits -= r.units
