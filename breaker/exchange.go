@@ -89,7 +89,7 @@ func (b *Breaker) refresh(ctx context.Context) {
 // look that takes longer holds nobody up again.
 func (b *Breaker) awaitLook() {
 	b.mu.Lock()
-	look, wait := b.look, b.numbers != nil && !b.slowLook
+	look, wait := b.look, b.numbers != nil && !b.slowLook && !b.down.Load()
 	b.mu.Unlock()
 	if look == nil || !wait {
 		return
