@@ -2,6 +2,7 @@ package retry_test
 
 import (
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"strings"
@@ -239,5 +240,48 @@ func TestStreamsAreJudgedAsTheyPass(t *testing.T) {
 		}
 		s := r.Stats()
 		equal(t, tc.name+": items, done, working", []int64{int64(s.Items), int64(s.Done), s.Working}, []int64{1, map[bool]int64{true: 1}[tc.ok], 0})
+	}
+}
+
+// A placeholder is found in every shape of an answer, and nothing else is taken
+// for one.
+func TestPlaceholdersInEveryShape(t *testing.T) {
+	t.Parallel()
+	shapes := map[string]string{
+		"chat":        `{"choices":[{"finish_reason":"stop","message":{"content":%q}}]}`,
+		"chat, parts": `{"choices":[{"finish_reason":"stop","message":{"content":[{"type":"text","text":%q}]}}]}`,
+		"completions": `{"choices":[{"finish_reason":"stop","text":%q}]}`,
+		"Anthropic":   `{"type":"message","role":"assistant","stop_reason":"end_turn","content":[{"type":"text","text":%q}]}`,
+		"Gemini":      `{"candidates":[{"finishReason":"STOP","content":{"parts":[{"text":%q}]}}]}`,
+		"Responses":   `{"object":"response","status":"completed","output":[{"type":"reasoning","content":[]},{"type":"message","content":[{"type":"output_text","text":%q}]}]}`,
+		"Converse":    `{"stopReason":"end_turn","output":{"message":{"role":"assistant","content":[{"text":%q}]}}}`,
+		"Cohere":      `{"finish_reason":"COMPLETE","message":{"role":"assistant","content":[{"type":"text","text":%q}]}}`,
+	}
+	for name, shape := range shapes {
+		for text, calls := range map[string]int{"N/A": 2, "No summary available.": 2, "«null»": 2, "…": 2, "Sorts a slice.": 1, "nullable": 1, "日本": 1} {
+			sc := newScript(step{status: 200, header: "Content-Type: application/json", body: fmt.Sprintf(shape, text)})
+			resp, err := retry.NewTransport(sc, mustNew(t, noWait(retry.Config{}))).RoundTrip(post(t, "http://upstream/", "{}"))
+			if err == nil {
+				_ = resp.Body.Close()
+			}
+			if sc.calls() != calls || (err == nil) != (calls == 1) {
+				t.Errorf("%s, %q: %d calls, %v", name, text, sc.calls(), err)
+			}
+		}
+	}
+	for _, body := range []string{
+		`{"choices":[{"finish_reason":"tool_calls","message":{"content":"null","tool_calls":[{"id":"a","type":"function","function":{"name":"f","arguments":"{}"}}]}}]}`,
+		`{"candidates":[{"finishReason":"STOP","content":{"parts":[{"text":"..."},{"functionCall":{"name":"f"}}]}}]}`,
+		`{"choices":[{"finish_reason":"stop","message":{"content":"null"}},{"finish_reason":"stop","message":{"content":"Sorts."}}]}`,
+		`{"type":"message","stop_reason":"tool_use","content":[{"type":"text","text":"..."},{"type":"tool_use","id":"a","name":"f","input":{}}]}`,
+		`{"data":[{"text":"null"}],"object":"list"}`,
+	} {
+		sc := newScript(step{status: 200, header: "Content-Type: application/json", body: body})
+		resp, err := retry.NewTransport(sc, mustNew(t, noWait(retry.Config{}))).RoundTrip(post(t, "http://upstream/", "{}"))
+		if err != nil {
+			t.Errorf("%s: %v", body, err)
+			continue
+		}
+		_ = resp.Body.Close()
 	}
 }

@@ -11,7 +11,7 @@ import (
 // hold says how long an item may wait for the refusal in f.
 func (l *loop) hold(f failure, now time.Time) (p pause, end error) {
 	left := l.r.cfg.Hold - l.held
-	if left <= 0 {
+	if left <= 0 || l.spent {
 		return p, f.err
 	}
 	if at, ok := call.RetryAt(f.err); ok && call.RefusedBy(f.err) == "budget" && at.Sub(now) > left {

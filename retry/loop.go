@@ -38,6 +38,7 @@ type loop struct {
 	req   *http.Request // nil in the function form
 	limer *limiter      // the attempt's time limit; nil when there is none
 	last  failure       // what the last call met
+	spent bool          // the request's body is gone: no further attempt, not even after a refusal
 	over  bool          // left or ended
 
 	notBefore time.Time // when the last answer asked to be called again

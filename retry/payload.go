@@ -19,9 +19,9 @@ type payload struct {
 	hide   bool                          // net/http must not replay by itself
 }
 
-// fill prepares req's body for attempts attempts. The caller's body is closed
-// in any case: here, or by the base that gets it.
-func (p *payload) fill(req *http.Request, attempts int) error {
+// fill prepares req's body to be sent once, or again. The caller's body is
+// closed in any case: here, or by the base that gets it.
+func (p *payload) fill(req *http.Request, once bool) error {
 	p.hide = replayedByNet(req)
 	switch {
 	case req.Body == nil || req.Body == http.NoBody:
@@ -32,7 +32,7 @@ func (p *payload) fill(req *http.Request, attempts int) error {
 		// again, with its body drained.
 		p.get = req.GetBody
 		return req.Body.Close()
-	case attempts == 1 || req.ContentLength > bufferLimit:
+	case once || req.ContentLength > bufferLimit:
 		p.single = req.Body
 		return nil
 	}

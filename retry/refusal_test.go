@@ -3,6 +3,9 @@ package retry_test
 import (
 	"context"
 	"errors"
+	"io"
+	"net/http"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -182,4 +185,45 @@ func TestHoldByRetryAt(t *testing.T) {
 		equal(t, "refused by", asError(t, err).RefusedBy(), "pacer")
 		equal(t, "time", time.Since(start), 20*time.Minute)
 	})
+}
+
+// A body that cannot be sent again is gone after a refusal too: no waiting, and
+// never an empty body in its place.
+func TestHoldAndBodies(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct {
+		name  string
+		size  int
+		calls int // of the base
+	}{
+		{"kept", 5, 2},
+		{"too large to keep", 5 << 20, 1},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			wake := make(chan struct{})
+			close(wake)
+			want := strings.Repeat("x", tc.size)
+			n := 0
+			base := roundTrip(func(req *http.Request) (*http.Response, error) {
+				defer req.Body.Close()
+				if n++; n == 1 {
+					return nil, refusal{wake}
+				}
+				b, err := io.ReadAll(req.Body)
+				if err != nil || string(b) != want {
+					t.Errorf("%s: %d bytes, %v", tc.name, len(b), err)
+				}
+				return respond(req, good, func() {}), nil
+			})
+			req := post(t, "http://upstream/", "")
+			req.Body, req.GetBody, req.ContentLength = io.NopCloser(strings.NewReader(want)), nil, -1
+			resp, err := retry.NewTransport(base, mustNew(t, retry.Config{Attempts: 1, Hold: time.Hour})).RoundTrip(req)
+			equal(t, tc.name+": calls", n, tc.calls)
+			if err == nil {
+				_ = resp.Body.Close()
+			} else if asError(t, err).RefusedBy() != "breaker" {
+				t.Errorf("%s: %v", tc.name, err)
+			}
+		})
+	}
 }

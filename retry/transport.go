@@ -58,7 +58,7 @@ func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 		_, err := chain.Refuse(req, l.end(contextError(l.ctx)))
 		return s.failed(err)
 	}
-	if err := s.load.fill(req, t.r.cfg.Attempts); err != nil {
+	if err := s.load.fill(req, t.r.cfg.Attempts == 1 && t.r.cfg.Hold == 0); err != nil {
 		l.last = failure{err: err}
 		return s.failed(l.end(ErrFinal))
 	}
@@ -101,7 +101,8 @@ func (s *sender) run() (*http.Response, error) {
 			return resp, nil
 		}
 		now := l.r.clock.Now()
-		if s.load.single != nil && (f.kind == again || f.kind == once || f.kind == daily) && l.r.cfg.Attempts > 1 {
+		l.spent = s.load.single != nil
+		if l.spent && (f.kind == again || f.kind == once || f.kind == daily) && l.r.cfg.Attempts > 1 {
 			f.kind, f.cause = final, ErrReplay
 		}
 		p, e := l.next(f, now)

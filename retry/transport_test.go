@@ -151,7 +151,9 @@ func TestWhateverHappensFailuresLookLikeFailures(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(11, 12))
 	steps := []step{
 		good, good, failWith(400), failWith(429), failWith(500), failWith(503, "Retry-After: 1"), failWith(501), failWith(503, "Retry-After: 3600"),
-		{err: io.ErrUnexpectedEOF}, {err: refusal{}}, {err: errors.New("odd")},
+		{err: io.ErrUnexpectedEOF},
+		{err: refusal{}},
+		{err: errors.New("odd")},
 		{status: 200, header: "Content-Type: application/json", body: `{"choices":[]}`},
 		{status: 200, header: "Content-Type: application/json", body: `{"error":{"code":429,"message":"no"}}`},
 		{status: 200, header: "Content-Type: application/json", body: `{"choices":[{"finish_reason":"stop","mess`},
