@@ -194,7 +194,7 @@ func (c *curve) refused(now time.Time, s Slot, pause time.Duration) bool {
 	r := c.rate(now)
 	gap, took := c.gap.since(s)
 	epoch, lasted := c.epoch.since(s)
-	c.unsentRefused(s)
+	c.emptied(s)
 	var measured, seen float64
 	switch {
 	case !c.everCut:
@@ -255,17 +255,18 @@ func (c *curve) inVain(r float64) bool {
 	return c.deaf
 }
 
-// unsentRefused takes a refused call out of the counts, and begins a new gap
+// emptied takes a refused call out of the counts, and begins a new gap
 // behind it.
-func (c *curve) unsentRefused(s Slot) {
-	if !s.counted {
-		return
+func (c *curve) emptied(s Slot) {
+	cost := 0.0
+	if s.counted {
+		cost = s.cost
 	}
 	if s.cum >= c.epoch.cum {
-		c.epoch.out += s.cost
+		c.epoch.out += cost
 	}
 	if s.cum >= c.gap.cum {
-		c.gap = mark{act: s.act, cum: s.cum + s.cost}
+		c.gap = mark{act: s.act, cum: s.cum + cost}
 	}
 }
 
