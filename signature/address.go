@@ -11,7 +11,7 @@ func (z *scanner) url(i, j int, b uint8) {
 	k := j + len("://")
 	if c := z.at(k); class[c]&cAlnum == 0 && c != '[' && c != '/' && (c != mark || fragment(z.s[k+1:z.end])) && (c < 0x80 || z.foreign(k) == 0) {
 		z.dst = append(z.dst, "://"...)
-		z.i = k
+		z.i, z.chunk = k, k
 		return
 	}
 	e := k
@@ -169,7 +169,7 @@ func region(s string) bool {
 	if k == 0 || s[k-1] != '-' {
 		return false
 	}
-	for _, p := range []string{"-east-", "-west-", "-north-", "-south-", "-central-", "-northeast-", "-southeast-", "-northwest-", "-southwest-"} {
+	for _, p := range [...]string{"-east-", "-west-", "-north-", "-south-", "-central-", "-northeast-", "-southeast-", "-northwest-", "-southwest-"} {
 		if k > len(p) && hasPrefixFold(s[k-len(p):], p) {
 			return true
 		}

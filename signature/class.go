@@ -112,3 +112,11 @@ func lowerWord(s string) (w word) {
 	w.n = len(s)
 	return w
 }
+
+// byLetter gives the row of t for the letter c, whatever its case.
+func byLetter(t *[26][]string, c byte) []string {
+	if c = lower[c]; 'a' <= c && c <= 'z' {
+		return t[c-'a']
+	}
+	return nil
+}

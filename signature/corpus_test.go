@@ -27,10 +27,12 @@ func seeds(tb testing.TB) []string {
 	tb.Helper()
 	var list []string
 	seen := map[string]bool{}
-	for _, m := range labelled(tb, "testdata/public.tsv") {
-		if !seen[m.Group] {
-			seen[m.Group] = true
-			list = append(list, m.Text)
+	for _, file := range []string{"testdata/public.tsv", "testdata/go.tsv"} {
+		for _, m := range labelled(tb, file) {
+			if !seen[m.Group] {
+				seen[m.Group] = true
+				list = append(list, m.Text)
+			}
 		}
 	}
 	return list

@@ -44,7 +44,7 @@ func keptName(t string) int {
 		}
 		k++
 	}
-	for _, p := range namePrefixes(lower[t[0]]) {
+	for _, p := range byLetter(&numberedNames, t[0]) {
 		if !hasPrefixFold(t, p) || len(t) == len(p) || !isDigit(t[len(p)]) {
 			continue
 		}
@@ -69,91 +69,52 @@ func keptName(t string) int {
 	return 0
 }
 
-// namePrefixes gives the prefixes, by first letter, after which a number is
+// numberedNames gives the prefixes, by first letter, after which a number is
 // part of a name.
-func namePrefixes(c byte) []string {
-	switch c {
-	case 'a':
-		return []string{"aes-"}
-	case 'c':
-		return []string{"cve-"}
-	case 'd':
-		return []string{"dpi-"}
-	case 'e':
-		return []string{"ecdsa-p"}
-	case 'h':
-		return []string{"http/"}
-	case 'i':
-		return []string{"iso-"}
-	case 'm':
-		return []string{"md-"}
-	case 'o':
-		return []string{"ora-"}
-	case 'p':
-		return []string{"p-", "pls-"}
-	case 's':
-		return []string{"sha-", "sha3-"}
-	case 't':
-		return []string{"tns-"}
-	case 'u':
-		return []string{"utf-"}
-	case 'w':
-		return []string{"windows-"}
-	}
-	return nil
+var numberedNames = [26][]string{
+	'a' - 'a': {"aes-"},
+	'c' - 'a': {"cve-"},
+	'd' - 'a': {"dpi-"},
+	'e' - 'a': {"ecdsa-p"},
+	'h' - 'a': {"http/"},
+	'i' - 'a': {"iso-"},
+	'm' - 'a': {"md-"},
+	'o' - 'a': {"ora-"},
+	'p' - 'a': {"p-", "pls-"},
+	's' - 'a': {"sha-", "sha3-"},
+	't' - 'a': {"tns-"},
+	'u' - 'a': {"utf-"},
+	'w' - 'a': {"windows-"},
 }
 
-// modelPrefixes are the families of models whose versions must stay apart.
+// models are the families of models whose versions must stay apart.
 // Those that are words of their own need a digit, see modelName.
-func modelPrefixes(c byte) []string {
-	switch c {
-	case 'a':
-		return []string{"ada-"}
-	case 'b':
-		return []string{"babbage-"}
-	case 'c':
-		return []string{"claude-", "chatgpt-", "command-", "codestral", "codellama", "cohere."}
-	case 'd':
-		return []string{"davinci-", "deepseek-", "dall-e-", "devstral"}
-	case 'e':
-		return []string{"embed-", "ernie-"}
-	case 'g':
-		return []string{"gpt-", "gemini-", "gemma", "grok-", "glm-"}
-	case 'j':
-		return []string{"jamba-"}
-	case 'k':
-		return []string{"kimi-"}
-	case 'l':
-		return []string{"llama"}
-	case 'm':
-		return []string{"mistral", "mixtral", "ministral", "magistral"}
-	case 'n':
-		return []string{"nova-", "nomic-"}
-	case 'o':
-		return []string{"o1-", "o3-", "o4-"}
-	case 'p':
-		return []string{"phi-", "pixtral"}
-	case 'q':
-		return []string{"qwen", "qwq-"}
-	case 'r':
-		return []string{"rerank-"}
-	case 's':
-		return []string{"sonar-"}
-	case 't':
-		return []string{"text-embedding-", "text-davinci-", "titan-", "tts-"}
-	case 'v':
-		return []string{"voyage-"}
-	case 'w':
-		return []string{"whisper-"}
-	case 'y':
-		return []string{"yi-"}
-	}
-	return nil
+var models = [26][]string{
+	'a' - 'a': {"ada-"},
+	'b' - 'a': {"babbage-"},
+	'c' - 'a': {"claude-", "chatgpt-", "command-", "codestral", "codellama", "cohere."},
+	'd' - 'a': {"davinci-", "deepseek-", "dall-e-", "devstral"},
+	'e' - 'a': {"embed-", "ernie-"},
+	'g' - 'a': {"gpt-", "gemini-", "gemma", "grok-", "glm-"},
+	'j' - 'a': {"jamba-"},
+	'k' - 'a': {"kimi-"},
+	'l' - 'a': {"llama"},
+	'm' - 'a': {"mistral", "mixtral", "ministral", "magistral"},
+	'n' - 'a': {"nova-", "nomic-"},
+	'o' - 'a': {"o1-", "o3-", "o4-"},
+	'p' - 'a': {"phi-", "pixtral"},
+	'q' - 'a': {"qwen", "qwq-"},
+	'r' - 'a': {"rerank-"},
+	's' - 'a': {"sonar-"},
+	't' - 'a': {"text-embedding-", "text-davinci-", "titan-", "tts-"},
+	'v' - 'a': {"voyage-"},
+	'w' - 'a': {"whisper-"},
+	'y' - 'a': {"yi-"},
 }
 
 // modelName gives the length of the model name t starts with, or 0.
 func modelName(t string) int {
-	for _, p := range modelPrefixes(lower[t[0]]) {
+	for _, p := range byLetter(&models, t[0]) {
 		if !hasPrefixFold(t, p) {
 			continue
 		}

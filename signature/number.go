@@ -236,7 +236,7 @@ func (z *scanner) firstStatus(i, j int) bool {
 // access log: "HTTP/1.1" 503.
 func (z *scanner) httpVersion(c context) bool {
 	d := z.dst[z.base:c.at]
-	for _, p := range []string{"http/1.1", "http/1.0", "http/2", "http/2.0", "http/3", "http/3.0"} {
+	for _, p := range [...]string{"http/1.1", "http/1.0", "http/2", "http/2.0", "http/3", "http/3.0"} {
 		if len(d) >= len(p) && string(d[len(d)-len(p):]) == p {
 			return true
 		}
@@ -371,17 +371,19 @@ func (z *scanner) versionNumber(i, j int) bool {
 	if j-i != 1 || isAlnum(z.at(j)) {
 		return false
 	}
-	d := z.dst
+	d := z.dst[z.base:]
 	n := len(d)
-	if n > z.base && d[n-1] == 'v' {
+	if n > 0 && d[n-1] == 'v' {
 		n--
 	}
-	for _, p := range []string{"tls ", "ssl ", "tls", "ssl", "tls/", "tls-", "http version "} {
-		if n-len(p) >= z.base && string(d[n-len(p):n]) == p {
-			return n-len(p) == z.base || !isAlnum(d[n-len(p)-1])
-		}
+	if n > 0 && (d[n-1] == ' ' || d[n-1] == '/' || d[n-1] == '-') {
+		n--
 	}
-	return false
+	if n < 3 || d[n-1] != 's' && d[n-1] != 'l' {
+		return false
+	}
+	p := d[n-3 : n]
+	return (string(p) == "tls" || string(p) == "ssl") && (n == 3 || !isAlnum(d[n-4]))
 }
 
 // statusNumber reads an HTTP status, or gives 0.

@@ -1,6 +1,9 @@
 package signature
 
-import "math"
+import (
+	"math"
+	"strings"
+)
 
 // span is a quotation being read.
 type span struct {
@@ -75,6 +78,14 @@ func (z *scanner) closing(i int, q byte, n int) int {
 	limit := min(z.end, z.close)
 	if z.unclosed[idx] > i {
 		return -1
+	}
+	if n == 1 && q != '\'' { // most often nothing stands in the way
+		if k := strings.IndexByte(z.s[i:limit], q); k < 0 {
+			z.unclosed[idx] = limit
+			return -1
+		} else if strings.IndexByte(z.s[i:i+k], '\\') < 0 {
+			return i + k
+		}
 	}
 	for j := i; j < limit; j++ {
 		c := z.s[j]
@@ -235,12 +246,12 @@ func isCode(t string) bool {
 	if run >= 8 && randomLetters(t[len(t)-run:], b, false) {
 		return false
 	}
-	return digits <= 6 && (digits == 0 || digits*2 <= len(t) || digits == len(t)) && randomFrom(t) < 0 && secretToken(t) == 0
+	return digits <= 6 && (digits == 0 || digits*2 <= len(t) || digits == len(t)) && randomFrom(t) < 0 && secretToken(t, len(t)) == 0
 }
 
 // isName reports whether t may be the name of a model: not an id.
 func isName(t string) bool {
-	if len(t) > 64 || isUUID(t) || class[t[0]]&cLetter == 0 || randomFrom(t) >= 0 || secretToken(t) > 0 {
+	if len(t) > 64 || isUUID(t) || class[t[0]]&cLetter == 0 || randomFrom(t) >= 0 || secretToken(t, len(t)) > 0 {
 		return false
 	}
 	for i := range len(t) {

@@ -15,7 +15,7 @@ func (z *scanner) reasonFollows(j, status int) bool {
 	if k == j || class[z.at(k)]&cLetter == 0 {
 		return false
 	}
-	for _, p := range reasons(status) {
+	for _, p := range reasons[status] {
 		if z.phrase(k, p) {
 			return true
 		}
@@ -48,125 +48,64 @@ func (z *scanner) phrase(k int, p string) bool {
 	return !isAlnum(z.at(k))
 }
 
-// reasons gives the phrases in use for a status, in lower case.
-func reasons(status int) []string {
-	switch status {
-	case 200:
-		return []string{"ok"}
-	case 201:
-		return []string{"created"}
-	case 202:
-		return []string{"accepted"}
-	case 204:
-		return []string{"no content"}
-	case 206:
-		return []string{"partial content"}
-	case 301:
-		return []string{"moved permanently"}
-	case 302:
-		return []string{"found"}
-	case 303:
-		return []string{"see other"}
-	case 304:
-		return []string{"not modified"}
-	case 307:
-		return []string{"temporary redirect"}
-	case 308:
-		return []string{"permanent redirect"}
-	case 400:
-		return []string{"bad request"}
-	case 401:
-		return []string{"unauthorized", "unauthorised", "authorization required"}
-	case 402:
-		return []string{"payment required"}
-	case 403:
-		return []string{"forbidden"}
-	case 404:
-		return []string{"not found", "page not found"}
-	case 405:
-		return []string{"method not allowed"}
-	case 406:
-		return []string{"not acceptable"}
-	case 407:
-		return []string{"proxy authentication required"}
-	case 408:
-		return []string{"request timeout", "request time-out"}
-	case 409:
-		return []string{"conflict"}
-	case 410:
-		return []string{"gone"}
-	case 411:
-		return []string{"length required"}
-	case 412:
-		return []string{"precondition failed"}
-	case 413:
-		return []string{"request entity too large", "payload too large", "content too large"}
-	case 414:
-		return []string{"uri too long", "request uri too long"}
-	case 415:
-		return []string{"unsupported media type"}
-	case 416:
-		return []string{"range not satisfiable", "requested range not satisfiable"}
-	case 417:
-		return []string{"expectation failed"}
-	case 418:
-		return []string{"i'm a teapot"}
-	case 421:
-		return []string{"misdirected request"}
-	case 422:
-		return []string{"unprocessable entity", "unprocessable content"}
-	case 423:
-		return []string{"locked"}
-	case 424:
-		return []string{"failed dependency"}
-	case 425:
-		return []string{"too early"}
-	case 426:
-		return []string{"upgrade required"}
-	case 428:
-		return []string{"precondition required"}
-	case 429:
-		return []string{"too many requests", "rate limit", "rate limited", "resource exhausted"}
-	case 431:
-		return []string{"request header fields too large"}
-	case 451:
-		return []string{"unavailable for legal reasons"}
-	case 499:
-		return []string{"client closed request"}
-	case 500:
-		return []string{"internal server error", "internal error"}
-	case 501:
-		return []string{"not implemented"}
-	case 502:
-		return []string{"bad gateway", "proxy error"}
-	case 503:
-		return []string{"service unavailable", "service temporarily unavailable", "backend fetch failed", "slow down", "unavailable"}
-	case 504:
-		return []string{"gateway timeout", "gateway time-out"}
-	case 505:
-		return []string{"http version not supported"}
-	case 507:
-		return []string{"insufficient storage"}
-	case 508:
-		return []string{"loop detected"}
-	case 511:
-		return []string{"network authentication required"}
-	case 520:
-		return []string{"web server returned an unknown error", "unknown error"}
-	case 521:
-		return []string{"web server is down"}
-	case 522:
-		return []string{"connection timed out"}
-	case 523:
-		return []string{"origin is unreachable"}
-	case 524:
-		return []string{"a timeout occurred"}
-	case 525:
-		return []string{"ssl handshake failed"}
-	case 526:
-		return []string{"invalid ssl certificate"}
-	case 529:
-		return []string{"overloaded", "site is overloaded"}
-	}
-	return nil
+// reasons are the phrases in use for a status, in lower case.
+var reasons = map[int][]string{
+	200: {"ok"},
+	201: {"created"},
+	202: {"accepted"},
+	204: {"no content"},
+	206: {"partial content"},
+	301: {"moved permanently"},
+	302: {"found"},
+	303: {"see other"},
+	304: {"not modified"},
+	307: {"temporary redirect"},
+	308: {"permanent redirect"},
+	400: {"bad request"},
+	401: {"unauthorized", "unauthorised", "authorization required"},
+	402: {"payment required"},
+	403: {"forbidden"},
+	404: {"not found", "page not found"},
+	405: {"method not allowed"},
+	406: {"not acceptable"},
+	407: {"proxy authentication required"},
+	408: {"request timeout", "request time-out"},
+	409: {"conflict"},
+	410: {"gone"},
+	411: {"length required"},
+	412: {"precondition failed"},
+	413: {"request entity too large", "payload too large", "content too large"},
+	414: {"uri too long", "request uri too long"},
+	415: {"unsupported media type"},
+	416: {"range not satisfiable", "requested range not satisfiable"},
+	417: {"expectation failed"},
+	418: {"i'm a teapot"},
+	421: {"misdirected request"},
+	422: {"unprocessable entity", "unprocessable content"},
+	423: {"locked"},
+	424: {"failed dependency"},
+	425: {"too early"},
+	426: {"upgrade required"},
+	428: {"precondition required"},
+	429: {"too many requests", "rate limit", "rate limited", "resource exhausted"},
+	431: {"request header fields too large"},
+	451: {"unavailable for legal reasons"},
+	499: {"client closed request"},
+	500: {"internal server error", "internal error"},
+	501: {"not implemented"},
+	502: {"bad gateway", "proxy error"},
+	503: {"service unavailable", "service temporarily unavailable", "backend fetch failed", "slow down", "unavailable"},
+	504: {"gateway timeout", "gateway time-out"},
+	505: {"http version not supported"},
+	507: {"insufficient storage"},
+	508: {"loop detected"},
+	511: {"network authentication required"},
+	520: {"web server returned an unknown error", "unknown error"},
+	521: {"web server is down"},
+	522: {"connection timed out"},
+	523: {"origin is unreachable"},
+	524: {"a timeout occurred"},
+	525: {"ssl handshake failed"},
+	526: {"invalid ssl certificate"},
+	529: {"overloaded", "site is overloaded"},
 }

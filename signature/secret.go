@@ -1,12 +1,13 @@
 package signature
 
 // secretToken gives the length of the credential t starts with, or 0. It
-// knows the prefixes that issuers give their keys.
-func secretToken(t string) int {
+// knows the prefixes that issuers give their keys. n is the length of the
+// compound that t starts with.
+func secretToken(t string, n int) int {
 	if len(t) < 4 {
 		return 0
 	}
-	for _, p := range secretPrefixes(lower[t[0]]) {
+	for _, p := range byLetter(&credentials, t[0]) {
 		if len(t) <= len(p) || !hasPrefixFold(t, p) {
 			continue
 		}
@@ -30,38 +31,26 @@ func secretToken(t string) int {
 			}
 		}
 	}
+	if n < 36 {
+		return 0
+	}
 	return base64Run(t)
 }
 
-// secretPrefixes gives the prefixes by first letter, in lower case.
-func secretPrefixes(c byte) []string {
-	switch c {
-	case 'a':
-		return []string{"akia", "asia", "aiza"}
-	case 'd':
-		return []string{"dop_v1_"}
-	case 'e':
-		return []string{"eyj", "eaac"}
-	case 'g':
-		return []string{"ghp_", "gho_", "ghs_", "ghu_", "ghr_", "github_pat_", "glpat-", "gsk_"}
-	case 'h':
-		return []string{"hf_"}
-	case 'n':
-		return []string{"npm_", "nvapi-"}
-	case 'p':
-		return []string{"pk_live", "pk_test", "pplx-", "pypi-"}
-	case 'r':
-		return []string{"rk_live", "rk_test", "r8_"}
-	case 's':
-		return []string{"sk-", "sk_", "shpat_", "sg."}
-	case 'w':
-		return []string{"whsec_"}
-	case 'x':
-		return []string{"xoxa-", "xoxb-", "xoxp-", "xoxr-", "xoxs-", "xapp-", "xai-"}
-	case 'y':
-		return []string{"ya29."}
-	}
-	return nil
+// credentials gives the prefixes by first letter, in lower case.
+var credentials = [26][]string{
+	'a' - 'a': {"akia", "asia", "aiza"},
+	'd' - 'a': {"dop_v1_"},
+	'e' - 'a': {"eyj", "eaac"},
+	'g' - 'a': {"ghp_", "gho_", "ghs_", "ghu_", "ghr_", "github_pat_", "glpat-", "gsk_"},
+	'h' - 'a': {"hf_"},
+	'n' - 'a': {"npm_", "nvapi-"},
+	'p' - 'a': {"pk_live", "pk_test", "pplx-", "pypi-"},
+	'r' - 'a': {"rk_live", "rk_test", "r8_"},
+	's' - 'a': {"sk-", "sk_", "shpat_", "sg."},
+	'w' - 'a': {"whsec_"},
+	'x' - 'a': {"xoxa-", "xoxb-", "xoxp-", "xoxr-", "xoxs-", "xapp-", "xai-"},
+	'y' - 'a': {"ya29."},
 }
 
 func secretByte(c byte) bool {

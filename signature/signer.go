@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 )
 
 // Hosts says what becomes of the host names in URLs.
@@ -129,28 +130,34 @@ func (s *Signer) Of(err error) ID {
 	if err == nil {
 		return ""
 	}
-	var buf [bufSize]byte
-	b := append(buf[:0], Version+":"...)
-	b, _ = s.appendError(b, err, nil)
-	return sum(b)
+	buf := buffers.Get().(*[]byte)
+	b, _ := s.appendError(append((*buf)[:0], Version+":"...), err, nil)
+	id := sum(b)
+	*buf = b
+	buffers.Put(buf)
+	return id
 }
 
 // OfString gives the signature of a message.
 func (s *Signer) OfString(msg string) ID {
-	var buf [bufSize]byte
-	b := append(buf[:0], Version+":"...)
-	return sum(s.appendText(b, msg, nil))
+	buf := buffers.Get().(*[]byte)
+	b := s.appendText(append((*buf)[:0], Version+":"...), msg, nil)
+	id := sum(b)
+	*buf = b
+	buffers.Put(buf)
+	return id
 }
 
-// bufSize holds the templates of the default rules, version and status
-// included, so that signing a message needs no buffer from the heap. Only a
-// long message without blanks can outgrow it.
-const bufSize = defaultMax/2 + defaultMax/8 + 128
+// buffers holds buffers for templates that are only hashed. It keeps memory,
+// not state: no result depends on it.
+var buffers = sync.Pool{New: func() any {
+	b := make([]byte, 0, defaultMax)
+	return &b
+}}
 
 // Normalize gives the template of a message.
 func (s *Signer) Normalize(msg string) string {
-	var buf [1024]byte
-	return string(s.appendText(buf[:0], msg, nil))
+	return string(s.appendText(make([]byte, 0, 256), msg, nil))
 }
 
 // AppendNormalize appends the template of msg to dst.

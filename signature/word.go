@@ -67,32 +67,48 @@ func (z *scanner) hook(i, j int) bool {
 // It reports whether the whole of it was dealt with.
 func (z *scanner) compound(i, j int) bool {
 	s := z.s
-	e, at, slash, dots, prev := j, -1, -1, 0, byte(0)
+	e, at, slash, dots, prev, b := j, -1, -1, 0, byte(0), uint8(0)
+	for _, c := range []byte(s[i:j]) {
+		b |= class[c]
+	}
+	simple := true // letters, digits, hyphens and underscores alone
 	for e < z.end {
 		c := s[e]
-		if class[c]&(cAlnum|cGlue) == 0 {
+		k := class[c]
+		if k&(cAlnum|cGlue) == 0 {
 			break
 		}
-		switch c {
-		case '@':
-			at = e
-		case '/':
-			slash = e
-			if prev == ':' && hasAt(s[:z.end], e, "//") {
-				slash = -1
-				e = z.end
-				goto scanned // an URL ends the compound; its own rules follow
+		b |= k
+		if k&cGlue != 0 {
+			switch c {
+			case '-', '_':
+			case '@':
+				at = e
+				simple = false
+			case '/':
+				slash = e
+				simple = false
+				if prev == ':' && hasAt(s[:z.end], e, "//") {
+					// An URL ends the compound; its own rules follow.
+					z.chunk = z.end
+					goto scanned
+				}
+			case '.':
+				dots++
+				simple = false
+			default:
+				simple = false
 			}
-		case '.':
-			dots++
 		}
 		prev = c
 		e++
 	}
-scanned:
-	e = min(e, z.end)
 	z.chunk = e
-	if n := secretToken(s[i:z.end]); n > 0 {
+scanned:
+	if z.chunk > e {
+		slash, e = -1, z.chunk
+	}
+	if n := secretToken(s[i:z.end], e-i); n > 0 {
 		z.i = i + n
 		z.fold(kindSecret)
 		return true
@@ -104,18 +120,22 @@ scanned:
 			return true
 		}
 	}
-	if n := keptName(s[i:e]); n > 0 && (i == 0 || s[i-1] != '_' && s[i-1] != '-') {
-		z.copy(i, i+n, cUpper)
-		z.chunk = z.i
-		return true
-	}
-	if k := randomFrom(s[i:e]); k >= 0 {
-		if k > 0 {
-			z.copy(i, i+k, cUpper)
+	if b&cDigit != 0 {
+		if n := keptName(s[i:e]); n > 0 && (i == 0 || s[i-1] != '_' && s[i-1] != '-') {
+			z.copy(i, i+n, cUpper)
+			z.chunk = z.i
+			return true
 		}
-		z.i = e
-		z.fold(kindID)
-		return true
+	}
+	if simple && b&cAlnum == cAlnum {
+		if k := randomFrom(s[i:e]); k >= 0 {
+			if k > 0 {
+				z.copy(i, i+k, cUpper)
+			}
+			z.i = e
+			z.fold(kindID)
+			return true
+		}
 	}
 	if j-i == 1 && hasAt(s[:z.end], j, `:\`) || slash > i && isFile(s[i:e]) && z.starts() {
 		z.i = z.pathTail(j)
@@ -203,7 +223,7 @@ func (z *scanner) letters(i, j int, b uint8) {
 			return
 		}
 	}
-	if n == 6 || n == 5 {
+	if (n == 6 || n == 5) && z.dst[d] == 'b' {
 		z.bearer(d)
 	}
 }

@@ -1,13 +1,14 @@
 // Command measure prints how well the signatures of labelled messages agree
 // with their labels.
 //
-//	go run ./signature/internal/measure [-v] [-raw] FILE...
+//	go run ./signature/internal/measure [-v] [-raw] [-t] [-ids] FILE...
 //
 // A file holds lines of the form group, tab, message; in a message \\ \n \r and
 // \t are escapes unless -raw is given. Printed are the group accuracy (share of
 // messages whose cluster is exactly their group), F1 over pairs, merged
 // clusters, split groups, the families name@CODE that are intact and the
-// decoy_* groups that are whole; -v adds each fault.
+// decoy_* groups that are whole; -v adds each fault;
+// -t prints templates instead, -ids signatures.
 package main
 
 import (
@@ -24,6 +25,7 @@ func main() {
 	verbose := flag.Bool("v", false, "list merged clusters and split groups")
 	raw := flag.Bool("raw", false, "messages have no escapes")
 	show := flag.Bool("t", false, "print group and template of each message")
+	ids := flag.Bool("ids", false, "print the signature of each message")
 	flag.Parse()
 	if flag.NArg() == 0 {
 		fmt.Fprintln(os.Stderr, "measure: name at least one file of group<TAB>message lines")
@@ -36,9 +38,13 @@ func main() {
 			fmt.Fprintln(os.Stderr, "measure:", err)
 			os.Exit(1)
 		}
-		if *show {
+		if *show || *ids {
 			for _, m := range list {
-				fmt.Printf("%s\t%s\n", m.Group, signature.Normalize(m.Text))
+				if *ids {
+					fmt.Println(signature.OfString(m.Text))
+				} else {
+					fmt.Printf("%s\t%s\n", m.Group, signature.Normalize(m.Text))
+				}
 			}
 			continue
 		}
@@ -47,7 +53,7 @@ func main() {
 		ga += r.GA
 		f1 += r.F1
 	}
-	if n := float64(flag.NArg()); n > 1 && !*show {
+	if n := float64(flag.NArg()); n > 1 && !*show && !*ids {
 		fmt.Printf("mean of %.0f files: GA %.3f F1 %.3f\n", n, ga/n, f1/n)
 	}
 }
