@@ -37,7 +37,7 @@ func ExampleNew() {
 	// status 503: overloaded
 	// status 503: overloaded
 	// status 503: overloaded
-	// breaker: model-api is open until 1970-01-01T00:00:30Z (signature 1:002ed3241f63): 3 failures since the last success
+	// breaker: model-api is open until 1970-01-01T00:00:30Z (signature 1:002ed3241f63): 3 failures since the last success, the last: status 503: overloaded
 	// <nil> closed
 }
 

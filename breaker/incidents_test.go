@@ -167,7 +167,7 @@ func TestRefusalTellsTheCause(t *testing.T) {
 	if calls != 0 || err == nil {
 		t.Fatalf("fn was called %d times, error %v", calls, err)
 	}
-	want := fmt.Sprintf("breaker: up is open until 2026-03-01T22:00:10Z (signature %s): 3 failures with one signature since the last success",
+	want := fmt.Sprintf("breaker: up is open until 2026-03-01T22:00:10Z (signature %s): 3 failures with one signature since the last success, the last: upstream says no",
 		refusal(t, b).Signature)
 	if diff := cmp.Diff(err.Error(), want); diff != "" {
 		t.Errorf("error (-got +want):\n%s", diff)

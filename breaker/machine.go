@@ -288,13 +288,18 @@ func (r *rules) tripped(s record, e event) (reason string, sig signature.ID, _ b
 	}
 	switch {
 	case r.repeat > 0 && top.N >= r.repeat+e.slack:
-		return fmt.Sprintf("%d failures with one signature since the last success", top.N), top.ID, true
+		reason = fmt.Sprintf("%d failures with one signature since the last success", top.N)
 	case s.Failures >= r.threshold+e.slack:
-		return fmt.Sprintf("%d failures since the last success", s.Failures), top.ID, true
+		reason = fmt.Sprintf("%d failures since the last success", s.Failures)
 	case e.ratio:
-		return "failure ratio reached", top.ID, true
+		reason = "failure ratio reached"
+	default:
+		return "", "", false
 	}
-	return "", "", false
+	if e.reason != "" {
+		reason += ", the last: " + e.reason
+	}
+	return reason, top.ID, true
 }
 
 // trip opens a closed breaker.

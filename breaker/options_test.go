@@ -191,7 +191,7 @@ func TestFailureRatio(t *testing.T) {
 	allow(t, b).Ignore()
 	wantState(t, b, breaker.Closed)
 	pair()
-	if got := refusal(t, b).Reason; got != "failure ratio reached" {
+	if got := refusal(t, b).Reason; got != "failure ratio reached, the last: upstream says no" {
 		t.Errorf("reason %q", got)
 	}
 	clk.Add(10 * time.Second)

@@ -32,7 +32,14 @@ func TestMain(m *testing.M) {
 		p := &program{args: a, getenv: os.Getenv, stdout: os.Stdout, stderr: os.Stderr, clk: wallClock{}}
 		os.Exit(p.run(context.Background()))
 	}
-	os.Exit(m.Run())
+	dir, err := os.MkdirTemp("", "nightly-test-")
+	if err != nil {
+		panic(err)
+	}
+	inboxes.dir, inboxes.made = dir, map[int]string{}
+	code := m.Run()
+	_ = os.RemoveAll(dir)
+	os.Exit(code)
 }
 
 // child is a run in a process of its own.
@@ -98,10 +105,7 @@ func TestKilledNight(t *testing.T) {
 	up := watch(t, fakemodel.Config{
 		Seed: 7, Latency: fakemodel.Latency{Median: 10 * time.Millisecond, Sigma: 1},
 	})
-	dir := t.TempDir()
-	if err := writeInbox(filepath.Join(dir, "inbox"), items); err != nil {
-		t.Fatal(err)
-	}
+	dir := nightDir(t, items)
 	inbox, err := readInbox(filepath.Join(dir, "inbox"))
 	if err != nil {
 		t.Fatal(err)
@@ -192,10 +196,7 @@ func checkKilled(t *testing.T, up *watched, dir string, inbox []item, finished m
 func TestKilledWhileOpen(t *testing.T) {
 	t.Parallel()
 	up := watch(t, fakemodel.Config{Faults: fakemodel.Faults{Always: fakemodel.Failure{Status: 429}}})
-	dir := t.TempDir()
-	if err := writeInbox(filepath.Join(dir, "inbox"), 100); err != nil {
-		t.Fatal(err)
-	}
+	dir := nightDir(t, 200)
 	c := startChild(t, dir, up.url, "-hold", "1h")
 	store, err := breaker.File(filepath.Join(dir, "state", "breaker"))
 	if err != nil {

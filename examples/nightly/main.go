@@ -57,19 +57,25 @@ func (p *program) run(ctx context.Context) int {
 	if errors.Is(err, flag.ErrHelp) {
 		return exitDone
 	}
+	var rep *report
 	if err == nil {
-		var rep *report
-		if rep, err = p.night(ctx, o); err == nil {
-			rep.print(p.stdout)
-			return rep.Exit
-		}
+		rep, err = p.night(ctx, o)
 	}
-	fmt.Fprintln(p.stderr, "nightly:", err)
-	return exitUsage
+	if err != nil {
+		fmt.Fprintln(p.stderr, "nightly:", err)
+	}
+	switch {
+	case rep == nil:
+		return exitUsage
+	case err != nil && rep.Exit < exitLost:
+		rep.Exit, rep.State = exitLost, "failed: not everything could be kept"
+	}
+	rep.print(p.stdout)
+	return rep.Exit
 }
 
-// night prepares the folder and runs one loop over what is to be done. An error
-// means that nothing was sent.
+// night prepares the folder and runs one loop over what is to be done. Without
+// a report nothing was sent.
 func (p *program) night(ctx context.Context, o *options) (_ *report, err error) {
 	if o.dir == "" {
 		if o.dir, err = os.MkdirTemp("", "nightly-"); err != nil {
@@ -117,12 +123,12 @@ func (p *program) night(ctx context.Context, o *options) (_ *report, err error) 
 	} else {
 		rep, err = p.guarded(ctx, o, m, items, show)
 	}
-	if err != nil {
+	if rep == nil {
 		return nil, err
 	}
 	rep.Started = begin.UTC()
 	rep.finish(p.clk.Now())
-	return rep, rep.write(o.reportPath())
+	return rep, errors.Join(err, rep.write(o.reportPath()))
 }
 
 // startFake points m at the demo's upstream. Where a test has put a transport

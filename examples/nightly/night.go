@@ -39,6 +39,7 @@ type night struct {
 	fates   map[string]fate
 	reasons map[string]bool // who refused, "lost" or "signal"
 	signal  os.Signal
+	warned  []string
 
 	stopOnce sync.Once
 	stopping chan struct{} // closed: start nothing more
@@ -77,6 +78,7 @@ func (p *program) guarded(ctx context.Context, o *options, m *model, items []ite
 	if err != nil {
 		return nil, err
 	}
+	// From here on calls go out: whatever happens, there is a report.
 	tripsBefore := g.up.Stats().TripsTotal
 	show.start(len(items), func() (int64, string) {
 		s := g.again.Stats()
@@ -86,12 +88,10 @@ func (p *program) guarded(ctx context.Context, o *options, m *model, items []ite
 	n.work(ctx, p.signals, todo, o.workers)
 	show.stop()
 	if err := res.sync(); err != nil {
-		n.reasons["lost"] = true
+		n.stop("lost")
+		n.warn(err)
 	}
-	rep, err := n.report(context.WithoutCancel(ctx), items, skipped)
-	if err != nil {
-		return nil, err
-	}
+	rep := n.report(context.WithoutCancel(ctx), items, skipped)
 	rep.Trips = int64(g.up.Stats().TripsTotal - tripsBefore)
 	return rep, nil
 }
@@ -101,6 +101,10 @@ func (p *program) guarded(ctx context.Context, o *options, m *model, items []ite
 func (n *night) sort(ctx context.Context, items []item) (todo []item, skipped int, err error) {
 	letters := map[string]string{}
 	for r, err := range n.g.journal.List(ctx, deadletter.Filter{Queue: n.g.letters.Name()}) {
+		if errors.Is(err, deadletter.ErrCorrupt) {
+			n.warn(err) // one letter cannot be read: its item is tried again
+			continue
+		}
 		if err != nil {
 			return nil, 0, err
 		}
@@ -213,8 +217,13 @@ func (n *night) do(ctx context.Context, it item) fate {
 	var refused interface{ RefusedBy() string }
 	var unburied *deadletter.LostError
 	switch {
-	case unkept != nil, errors.As(err, &unburied):
+	case unkept != nil:
 		n.stop("lost")
+		n.warn(unkept)
+		return lost
+	case errors.As(err, &unburied):
+		n.stop("lost")
+		n.warn(err)
 		return lost
 	case err == nil:
 		return done
@@ -235,8 +244,15 @@ func (n *night) stop(reason string) {
 	n.stopOnce.Do(func() { close(n.stopping) })
 }
 
-// report sums the night up.
-func (n *night) report(ctx context.Context, items []item, skipped int) (*report, error) {
+// warn keeps what the report has to say beside the counts.
+func (n *night) warn(err error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.warned = append(n.warned, err.Error())
+}
+
+// report sums the night up. What it cannot find out is a warning in it.
+func (n *night) report(ctx context.Context, items []item, skipped int) *report {
 	r := &report{Mode: "guarded", Total: len(items), Skipped: skipped}
 	for _, it := range items {
 		switch n.fates[it.File] {
@@ -257,14 +273,14 @@ func (n *night) report(ctx context.Context, items []item, skipped int) (*report,
 	r.Calls, r.Retries = int64(again.Calls), int64(again.Retries)
 	r.TokensEstimated, r.TokensActual = day.SettledEstimates, day.SettledUnits
 
-	status, err := n.g.day.Status(ctx)
-	if err != nil {
-		return nil, err
+	if status, err := n.g.day.Status(ctx); err != nil {
+		n.warn(err)
+	} else {
+		r.Spent, r.SoftCap = status.Spent, status.SoftCap
 	}
-	r.Spent, r.SoftCap = status.Spent, status.SoftCap
 	sum, err := n.g.journal.Stats(ctx, deadletter.Filter{Queue: n.g.letters.Name()})
 	if err != nil {
-		return nil, err
+		n.warn(err)
 	}
 	r.Signatures = make([]signatureCount, 0, len(sum.Groups))
 	for _, g := range sum.Groups {
@@ -297,5 +313,6 @@ func (n *night) report(ctx context.Context, items []item, skipped int) (*report,
 	default:
 		r.State = "finished"
 	}
-	return r, nil
+	r.Warnings = n.warned
+	return r
 }

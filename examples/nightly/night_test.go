@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"testing/synctest"
@@ -52,6 +53,33 @@ func runProgram(t *testing.T, p *program, dir string, args ...string) outcome {
 		t.Fatalf("exit %d without a report: %v\n%s%s", o.exit, err, o.stdout, o.stderr)
 	}
 	return o
+}
+
+// inboxes are the demo's inboxes by size, written once for all tests.
+var inboxes struct {
+	sync.Mutex
+	dir  string
+	made map[int]string
+}
+
+// nightDir returns a work folder whose inbox has n items.
+func nightDir(t *testing.T, n int) string {
+	t.Helper()
+	inboxes.Lock()
+	defer inboxes.Unlock()
+	inbox := inboxes.made[n]
+	if inbox == "" {
+		inbox = filepath.Join(inboxes.dir, fmt.Sprint(n))
+		if err := writeInbox(inbox, n); err != nil {
+			t.Fatal(err)
+		}
+		inboxes.made[n] = inbox
+	}
+	dir := t.TempDir()
+	if err := os.Symlink(inbox, filepath.Join(dir, "inbox")); err != nil {
+		t.Fatal(err)
+	}
+	return dir
 }
 
 // upstream returns the demo's fake called name.
@@ -111,18 +139,19 @@ func lastLine(s string) string {
 
 func TestNight(t *testing.T) {
 	t.Parallel()
+	const items = 2000 // long enough to run into the outage
 	synctest.Test(t, func(t *testing.T) {
-		dir, up := t.TempDir(), upstream(t, "night")
+		dir, up := nightDir(t, items), upstream(t, "night")
 		first := runNight(t, up, dir)
 		checkConserved(t, dir, first)
 		r := first.report
-		if r.Total != 4000 || r.Pending != 0 || first.exit != exitDead {
-			t.Errorf("total %d, pending %d, exit %d: want 4000, 0, %d\n%s", r.Total, r.Pending, first.exit, exitDead, first.stdout)
+		if r.Total != items || r.Pending != 0 || first.exit != exitDead {
+			t.Errorf("total %d, pending %d, exit %d: want %d, 0, %d\n%s", r.Total, r.Pending, first.exit, items, exitDead, first.stdout)
 		}
 		seen := up.Stats()
 		poisoned := seen.Fates[fakemodel.FatePoison]
-		if r.Dead < poisoned || r.Dead > poisoned+40 {
-			t.Errorf("%d dead letters of %d poison items and about 8 that stay empty", r.Dead, poisoned)
+		if r.Dead < poisoned || r.Dead > poisoned+20 {
+			t.Errorf("%d dead letters of %d poison items and a few that stay empty", r.Dead, poisoned)
 		}
 		if int(r.Calls) != seen.Calls {
 			t.Errorf("%d calls reported, the upstream saw %d", r.Calls, seen.Calls)
@@ -145,7 +174,7 @@ func TestNight(t *testing.T) {
 func TestOnlyRateLimits(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		dir, up := t.TempDir(), upstream(t, "429")
+		dir, up := nightDir(t, 4000), upstream(t, "429")
 		o := runNight(t, up, dir)
 		checkConserved(t, dir, o)
 		calls := up.Stats().Calls
@@ -166,14 +195,15 @@ func TestOnlyRateLimits(t *testing.T) {
 
 func TestNaiveStorm(t *testing.T) {
 	t.Parallel()
+	const items = 600
 	synctest.Test(t, func(t *testing.T) {
-		dir, up := t.TempDir(), upstream(t, "429")
+		dir, up := nightDir(t, items), upstream(t, "429")
 		o := runNight(t, up, dir, "-naive")
 		calls := up.Stats().Calls
-		if want := 4000 * naiveAttempts; calls != want || int(o.report.Calls) != want {
+		if want := items * naiveAttempts; calls != want || int(o.report.Calls) != want {
 			t.Errorf("%d calls, reported %d, want %d", calls, o.report.Calls, want)
 		}
-		if o.exit != exitDone || o.report.Done != 4000 || o.report.Empty != 4000 {
+		if o.exit != exitDone || o.report.Done != items || o.report.Empty != items {
 			t.Errorf("exit %d, done %d, silently empty %d: want the green night of the story", o.exit, o.report.Done, o.report.Empty)
 		}
 	})
@@ -182,7 +212,7 @@ func TestNaiveStorm(t *testing.T) {
 func TestRefusedKey(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		dir, up := t.TempDir(), upstream(t, "401")
+		dir, up := nightDir(t, 4000), upstream(t, "401")
 		o := runNight(t, up, dir)
 		checkConserved(t, dir, o)
 		if n := up.Stats().Calls; n > 33 || o.exit != exitBreaker || o.report.Pending != 4000 {
@@ -190,8 +220,8 @@ func TestRefusedKey(t *testing.T) {
 		}
 
 		// With the key mended everything is done: no item died of the old one.
-		dir = t.TempDir()
-		if o := runNight(t, up, dir, "-n", "200"); o.exit != exitBreaker {
+		dir = nightDir(t, 200)
+		if o := runNight(t, up, dir); o.exit != exitBreaker {
 			t.Errorf("exit %d\n%s", o.exit, o.stdout)
 		}
 		time.Sleep(time.Hour)
@@ -205,13 +235,13 @@ func TestLimit(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		whole := upstream(t, "ok")
-		if o := runNight(t, whole, t.TempDir(), "-n", "1000"); o.exit != exitDone {
+		if o := runNight(t, whole, nightDir(t, 600)); o.exit != exitDone {
 			t.Fatalf("without a limit: exit %d\n%s", o.exit, o.stdout)
 		}
 		need := whole.Stats().Tokens
 
-		dir, up := t.TempDir(), upstream(t, "ok")
-		limit := []string{"-n", "1000", "-limit", fmt.Sprint(need * 6 / 10)}
+		dir, up := nightDir(t, 600), upstream(t, "ok")
+		limit := []string{"-limit", fmt.Sprint(need * 6 / 10)}
 		o := runNight(t, up, dir, limit...)
 		checkConserved(t, dir, o)
 		r := o.report
@@ -241,7 +271,7 @@ func TestLimit(t *testing.T) {
 func TestHeldThroughAnOutage(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		dir := t.TempDir()
+		dir := nightDir(t, 600)
 		up, err := fakemodel.New(fakemodel.Config{
 			Key: demoKey, SinceFirstCall: true,
 			Latency: fakemodel.Latency{Median: 100 * time.Millisecond, Reject: 5 * time.Millisecond},
@@ -250,7 +280,7 @@ func TestHeldThroughAnOutage(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		o := runNight(t, up, dir, "-n", "800", "-hold", "1h")
+		o := runNight(t, up, dir, "-hold", "1h")
 		checkConserved(t, dir, o)
 		if o.exit != exitDone {
 			t.Errorf("exit %d\n%s", o.exit, o.stdout)
@@ -342,9 +372,9 @@ func TestSignals(t *testing.T) {
 						signals <- s
 					}
 				}()
-				dir := t.TempDir()
+				dir := nightDir(t, 200)
 				begin := time.Now()
-				o := runProgram(t, &program{base: up, signals: signals}, dir, "-n", "200", "-workers", "4")
+				o := runProgram(t, &program{base: up, signals: signals}, dir, "-workers", "4")
 				checkConserved(t, dir, o)
 				if o.exit != c.exit || o.report.Pending == 0 || o.report.Dead != 0 {
 					t.Errorf("exit %d, pending %d, dead %d\n%s", o.exit, o.report.Pending, o.report.Dead, o.stdout)
@@ -420,6 +450,42 @@ func TestSecondRunOnTheSameFolder(t *testing.T) {
 		first := runNight(t, base, dir, "-n", "1")
 		if first.exit != exitDone || second.exit != exitUsage || !strings.Contains(second.stderr, fmt.Sprint(os.Getpid())) {
 			t.Errorf("exits %d and %d, message %q: want the second to name the first's process", first.exit, second.exit, second.stderr)
+		}
+	})
+}
+
+// The disk goes away in the middle: the answers that could not be kept are
+// named, nothing more is paid for, and the next run does them again.
+func TestResultsCannotBeKept(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		dir, up := nightDir(t, 200), upstream(t, "ok")
+		results := filepath.Join(dir, "results")
+		base := roundTripper(func(req *http.Request) (*http.Response, error) {
+			resp, err := up.RoundTrip(req)
+			if up.Stats().Calls == 20 {
+				if err := os.RemoveAll(results); err != nil {
+					t.Error(err)
+				}
+				write(t, results, "in the way")
+			}
+			return resp, err
+		})
+		o := runNight(t, base, dir, "-workers", "4")
+		r := o.report
+		if o.exit != exitLost || r.Lost == 0 || len(r.LostItems) != r.Lost || r.Lost > 4 || len(r.Warnings) == 0 {
+			t.Errorf("exit %d, lost %d %v, warnings %v", o.exit, r.Lost, r.LostItems, r.Warnings)
+		}
+		if calls := up.Stats().Calls; calls > 24 {
+			t.Errorf("%d calls: went on paying", calls)
+		}
+		if err := os.Remove(results); err != nil {
+			t.Fatal(err)
+		}
+		o = runNight(t, up, dir)
+		checkConserved(t, dir, o)
+		if o.exit != exitDone {
+			t.Errorf("with the disk back: exit %d\n%s", o.exit, o.stdout)
 		}
 	})
 }

@@ -63,6 +63,8 @@ type report struct {
 	PendingItems []string `json:"pending_items"`
 	LostItems    []string `json:"lost_items"`
 
+	Warnings []string `json:"warnings,omitempty"`
+
 	Started time.Time `json:"started"`
 	Seconds float64   `json:"seconds"`
 }
@@ -126,6 +128,9 @@ func (r *report) print(w io.Writer) {
 			break
 		}
 		fmt.Fprintf(w, "dead letters: %4d x %s  %s\n", s.Count, s.Signature, s.Template)
+	}
+	for _, text := range r.Warnings {
+		fmt.Fprintln(w, "warning:", text)
 	}
 	for _, some := range []struct {
 		what  string
