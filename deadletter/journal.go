@@ -39,6 +39,7 @@ type Journal struct {
 	ix      *index
 	files   *files
 	end     int64 // what is read of the last segment
+	noFeed  bool  // the line before end lacks its line feed
 	size    int64 // bytes of all segments
 	note    note  // as read or written last
 	raw     []byte

@@ -302,6 +302,38 @@ func TestJournalWithEveryBitFlipped(t *testing.T) {
 	}
 }
 
+// A whole last line without its line feed counts, and gets it before the next
+// one, also when a reader of this process saw it first.
+func TestLastLineWithoutItsFeed(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	j := openJournal(t, dir)
+	put(t, j, "a", "alpha")
+	line := bytes.TrimSuffix(journalOf(t, map[string]string{"b": "bravo"}, "b"), []byte("\n"))
+	f, err := os.OpenFile(segment(dir, 1), os.O_WRONLY|os.O_APPEND, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if _, err := f.Write(line); err != nil {
+		t.Fatal(err)
+	}
+	if n := len(contents(t, j)); n != 2 {
+		t.Errorf("%d letters, want 2", n)
+	}
+	put(t, j, "c", "charlie")
+	if n := len(contents(t, j)); n != 3 {
+		t.Errorf("%d letters, want 3", n)
+	}
+	b, err := os.ReadFile(segment(dir, 1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := len(lineEnds(b)); n != 3 {
+		t.Errorf("%d lines, want 3:\n%s", n, b)
+	}
+}
+
 func TestLinesAreJSON(t *testing.T) {
 	t.Parallel()
 	whole := journalOf(t, map[string]string{"a": "alpha"}, "a")

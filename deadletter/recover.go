@@ -36,6 +36,9 @@ func (j *Journal) catchUp(locked bool) error {
 			err = j.readOn(locked, n.Seg)
 		}
 		if locked {
+			if err == nil {
+				err = j.feed()
+			}
 			j.stale = err != nil
 			return err
 		}
@@ -99,7 +102,7 @@ func (j *Journal) reload(locked bool) error {
 		}
 	}
 	j.files = &files{pins: 1}
-	j.ix, j.end, j.size, j.damage, j.torn = newIndex(), 0, 0, nil, torn
+	j.ix, j.end, j.noFeed, j.size, j.damage, j.torn = newIndex(), 0, false, 0, nil, torn
 	from := 0
 	for i, n := range nums {
 		seg, err := j.open(n)
@@ -151,7 +154,7 @@ func (j *Journal) readFiles(nums []uint64, locked bool) error {
 			return err
 		}
 		j.files.segs = append(j.files.segs, seg)
-		j.end = 0
+		j.end, j.noFeed = 0, false
 		if err := j.readSegment(seg, 0, locked, i == len(nums)-1); err != nil {
 			return err
 		}
@@ -189,32 +192,32 @@ func (j *Journal) readSegment(seg *segment, off int64, locked, last bool) error 
 		s.end = size
 	}
 	j.size += s.end - off
-	j.end = s.end
-	if !last || !locked {
+	j.end, j.noFeed = s.end, s.noFeed && last
+	if !last || !locked || s.end == size {
 		return nil
 	}
-	return j.mend(seg, s, size)
+	if err := j.setAside(seg, s.end, size); err != nil {
+		// No room for it, or no right: what cannot be cut off stays, and is
+		// damage in the middle from now on.
+		j.cfg.Logger.Error("deadletter: cannot cut off an unfinished tail", "file", seg.path, "offset", s.end, "error", err)
+		j.damage = append(j.damage, s.tail...)
+		return j.roll()
+	}
+	return nil
 }
 
-// mend makes the end of the segment in use one to append to: an unfinished tail
-// goes into a file of its own, and a missing line feed is added.
-func (j *Journal) mend(seg *segment, s scan, size int64) error {
-	if s.end < size {
-		if err := j.setAside(seg, s.end, size); err != nil {
-			// No room for it, or no right: what cannot be cut off stays, and
-			// is damage in the middle from now on.
-			j.cfg.Logger.Error("deadletter: cannot cut off an unfinished tail", "file", seg.path, "offset", s.end, "error", err)
-			j.damage = append(j.damage, s.tail...)
-			return j.roll()
-		}
+// feed adds the line feed that a whole last line lacks. The directory's lock is
+// held.
+func (j *Journal) feed() error {
+	if !j.noFeed {
+		return nil
 	}
-	if s.noFeed {
-		if _, err := seg.f.WriteAt([]byte{'\n'}, s.end); err != nil {
-			return fmt.Errorf("deadletter: %w", err)
-		}
-		j.end++
-		j.size++
+	if _, err := j.files.last().f.WriteAt([]byte{'\n'}, j.end); err != nil {
+		return fmt.Errorf("deadletter: %w", err)
 	}
+	j.noFeed = false
+	j.end++
+	j.size++
 	return nil
 }
 
@@ -287,7 +290,7 @@ func (j *Journal) roll() error {
 		return fmt.Errorf("deadletter: new segment: %w", errors.Join(err, j.fsys.Remove(seg.path)))
 	}
 	j.files.segs = append(j.files.segs, seg)
-	j.end = 0
+	j.end, j.noFeed = 0, false
 	return nil
 }
 

@@ -50,6 +50,7 @@ func Run(t *testing.T, open func(t *testing.T, clk deadletter.Clock) Opened) {
 		{"hostile text", (*suite).hostileText},
 		{"too large", (*suite).tooLarge},
 		{"upsert", (*suite).upsert},
+		{"one item from many", (*suite).upsertMany},
 		{"history is bounded", (*suite).history},
 		{"list order and pages", (*suite).pages},
 		{"filter", (*suite).filter},
@@ -275,6 +276,23 @@ func (s *suite) upsert() {
 	s.put(deadletter.Record{Queue: "other", ItemID: "a"})
 	if n := len(strings.Fields(s.items(deadletter.Filter{}))); n != 2 {
 		s.Errorf("%d letters, want one per queue", n)
+	}
+}
+
+// Why: failures that come at the same moment must not overwrite each other.
+func (s *suite) upsertMany() {
+	var wg sync.WaitGroup
+	for range 20 {
+		wg.Go(func() {
+			if err := s.s.Put(s.Context(), deadletter.Record{Queue: "q", ItemID: "a", Attempts: 1, Payload: []byte("p")}); err != nil {
+				s.Error(err)
+			}
+		})
+	}
+	wg.Wait()
+	s.again()
+	if r := s.get("a"); r.Failures != 20 || r.TotalCalls != 20 || len(r.History) != 10 || string(r.Payload) != "p" {
+		s.Errorf("after twenty failures at once: %+v", r)
 	}
 }
 
