@@ -105,9 +105,10 @@ func Setting(ctx context.Context) *Box {
 	return b
 }
 
-// NewItem makes the Box the first of another item: a fresh [Item], and none of
-// the marks of the calls around it. A nested item, such as one the caller
-// handles inside another, has attempts of its own.
+// NewItem makes the Box the first of another item, with a fresh [Item] and a
+// name of its own. The marks of the layers around it stay: a retry that runs a
+// function which names its item inside still owns the attempts, or the two
+// would multiply.
 func (b *Box) NewItem(id string, labels map[string]string) {
 	b.item = Item{}
 	b.Item, b.ID, b.Labels = &b.item, id, labels
