@@ -203,8 +203,43 @@ func pair(s string, i int) (from, to int, as string) {
 	case inQuery:
 	case how == parameter && s[i] == ':', how != strong && !random(value), s[i] == ':' && quote == 0 && len(value) < 6:
 		return 0, 0, ""
+	case s[i] == ':' && quote == 0 && isWord(value) && complains(s, begin, end):
+		return 0, 0, ""
 	}
 	return from, to, mark
+}
+
+// complaints are words that make of a secret's name an error code, or a
+// sentence about the secret: what follows is then prose.
+var complaints = [...]string{
+	"invalid", "incorrect", "missing", "expired", "wrong", "bad", "unknown", "unrecognized", "revoked", "malformed",
+	"unsupported", "empty", "no", "disabled", "inactive", "mismatched",
+}
+
+// complains reports whether the name at s[begin:end] begins with a complaint
+// (invalid_api_key, InvalidSignature) or stands behind one (invalid signature).
+func complains(s string, begin, end int) bool {
+	before := strings.TrimSuffix(s[:begin], " ")
+	for _, w := range complaints {
+		if n := begin + len(w); n < end && strings.EqualFold(s[begin:n], w) && (!wordByte(s[n]) || s[n] == '_' || 'A' <= s[n] && s[n] <= 'Z') {
+			return true
+		}
+		if n := len(before) - len(w); n >= 0 && len(before) == begin-1 && strings.EqualFold(before[n:], w) && (n == 0 || !wordByte(before[n-1])) {
+			return true
+		}
+	}
+	return false
+}
+
+// isWord reports whether v is a word of letters, with what ends a sentence.
+func isWord(v string) bool {
+	v = strings.TrimRight(v, ".:!?")
+	for i := range len(v) {
+		if c := v[i] | 0x20; c < 'a' || c > 'z' {
+			return false
+		}
+	}
+	return v != ""
 }
 
 func endsValue(c, quote byte) bool {
