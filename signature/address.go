@@ -38,7 +38,7 @@ func (z *scanner) url(i, j int, b uint8) {
 		}
 		e++
 	}
-	if e < limit && quoted && (class[s[e]]&(cSpace|cHigh) != 0) {
+	if e < limit && quoted && s[k] != mark && (class[s[e]]&(cSpace|cHigh) != 0) {
 		e = limit // a broken URL within quotes ends with them
 	}
 	for e > k {

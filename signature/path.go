@@ -38,6 +38,11 @@ func (z *scanner) pathTail(k int) int {
 		}
 		switch c {
 		case '"', '\'', '`', ',', ';', ')', ']', '}', '>', '<', '|':
+			if c == '"' || c == '\'' {
+				for e > k && s[e-1] == '\\' {
+					e-- // the quote's, not the path's
+				}
+			}
 			return z.pathTrim(k, e)
 		case ':':
 			if n := z.at(e + 1); !isAlnum(n) && n != '\\' && n != '/' {

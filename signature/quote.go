@@ -26,7 +26,7 @@ const nothing = math.MaxInt
 func (z *scanner) quoted(i, n int) {
 	q := z.s[i]
 	from := i - n + 1
-	if d := z.dst; len(d) > z.base && !opensQuote(d[len(d)-1]) && (d[len(d)-1] < 0x80 || q == '\'') {
+	if d := z.dst; len(d) > z.base && !opensQuote(d[len(d)-1]) && (d[len(d)-1] < 0x80 || q == '\'') && !z.opened() {
 		z.keepQuote(from, n) // an apostrophe, or a quote that closes
 		return
 	}
@@ -156,10 +156,19 @@ func opensQuote(c byte) bool {
 		return true
 	}
 	switch c {
-	case '(', '[', '{', '<', '>', '=', ':', ',', ';', '|', '/', '-', '+', '@', '\\', '&', '*', '~', '$', '"', '\'', '`':
+	case '(', '[', '{', '<', '>', '=', ':', ',', ';', '|', '/', '-', '+', '@', '\\', '&', '*', '~', '$':
 		return true
 	}
 	return false
+}
+
+// opened reports whether a quotation was opened right before.
+func (z *scanner) opened() bool {
+	if z.depth == 0 {
+		return false
+	}
+	sp := &z.spans[z.depth-1]
+	return len(z.dst) == sp.at+len(sp.mark)
 }
 
 // keepQuote appends the n bytes of the quote at i.

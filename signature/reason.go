@@ -49,7 +49,7 @@ func (z *scanner) phrase(k int, p string) bool {
 }
 
 // reasons are the phrases in use for a status, in lower case.
-var reasons = map[int][]string{
+var reasons = [600][]string{
 	200: {"ok"},
 	201: {"created"},
 	202: {"accepted"},

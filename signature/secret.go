@@ -112,7 +112,7 @@ func userinfo(t string, at int) (n int, k kind) {
 			b |= class[t[k]]
 			k++
 		}
-		if dot && b&^cLetter == 0 && k-a >= 2 {
+		if dot && b&^cLetter == 0 && k-a >= 2 && (k == len(t) || t[k] != mark) {
 			e = k
 		}
 		if k == len(t) || t[k] != '.' {
@@ -133,7 +133,7 @@ func userinfo(t string, at int) (n int, k kind) {
 // credential.
 func (z *scanner) secretValue(sep byte) {
 	c := z.look(len(z.dst))
-	if len(c.word) == 0 {
+	if len(c.word) == 0 || z.i >= z.close {
 		return
 	}
 	strict, soft := z.secretWord(c)

@@ -219,6 +219,14 @@ func (z *scanner) tail(at, maxIn int) {
 	}
 	const more = "\u2026"
 	if head > z.base && d[head-1] == mark {
+		// A mark says as well that something is missing; two are one.
+		for k := keep; k < len(d) && k < keep+4; k++ {
+			if d[k] == mark {
+				keep = k + 1
+			} else if class[d[k]]&cJoin == 0 {
+				break
+			}
+		}
 		z.dst = append(d[:head], d[keep:]...)
 		return
 	}
