@@ -88,6 +88,12 @@ func judgeError(ctx context.Context, item *call.Item, err error, now time.Time) 
 		f.kind = ended
 		return f
 	}
+	if e := (*Error)(nil); errors.As(err, &e) && e.Cause == errLimit && e.NotSent() {
+		// A limit that was set further in. Nothing was sent, so what the call
+		// before met stays the last.
+		f.kind, f.err, f.unsent = ended, errLimit, true
+		return f
+	}
 	if at, ok := call.RetryAt(err); ok {
 		f.hint, f.hinted = max(at.Sub(now), 0), true
 	}

@@ -71,7 +71,7 @@ func (l *loop) settle(e *Error) {
 // giveBack returns what was taken for an attempt that is not made.
 func (l *loop) giveBack() {
 	if l.owed {
-		l.limit.Give()
+		l.limit.Give(nil)
 	}
 	if l.owedMore {
 		l.r.cfg.Quota.give()

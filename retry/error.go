@@ -41,8 +41,8 @@ var errLimit = fmt.Errorf("%w: the context's limit of calls is reached", ErrExha
 // Error is why an item failed: how much was spent on it, why it ended, and what
 // the last call met. errors.Is and errors.As find both Cause and Last.
 //
-// It has the behaviours Attempts, StatusCode, RetryAt, RefusedBy, Retryable,
-// RetryableError and Signs that the module's other packages ask for. An Error
+// It has the behaviours Attempts, StatusCode, RetryAt, RefusedBy, NotSent,
+// Retryable, RetryableError and Signs that the module's other packages ask for. An Error
 // is not modified after it was returned.
 type Error struct {
 	Calls   int           // calls sent; Attempts() returns the same
@@ -147,6 +147,9 @@ func (e *Error) RetryAt() (time.Time, bool) {
 // RefusedBy returns which guard refused the item ("breaker", "budget",
 // "pacer") when a refusal ended it, else "".
 func (e *Error) RefusedBy() string { return call.RefusedBy(e.Cause) }
+
+// NotSent reports whether no call was made.
+func (e *Error) NotSent() bool { return e.Calls == 0 }
 
 // Retryable is false: a retry above must not multiply the attempts.
 func (e *Error) Retryable() bool { return false }

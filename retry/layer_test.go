@@ -97,6 +97,66 @@ func TestWithLimitBoundsCallsWhoeverRetries(t *testing.T) {
 	equal(t, "calls", n, 1)
 }
 
+// A limit that is set inside a retry holds there, in every form, although only
+// the retry above repeats.
+func TestWithLimitHoldsInsideADo(t *testing.T) {
+	t.Parallel()
+	inner := mustNew(t, noWait(retry.Config{}))
+	for name, form := range map[string]func(*script) func(context.Context) error{
+		"transport": func(sc *script) func(context.Context) error {
+			rt := retry.NewTransport(retry.NewTransport(sc, inner), inner)
+			return func(ctx context.Context) error {
+				resp, err := rt.RoundTrip(post(t, "http://upstream/", "{}").WithContext(ctx))
+				if err != nil {
+					return err
+				}
+				_ = resp.Body.Close()
+				return errUpstream
+			}
+		},
+		"Do": func(sc *script) func(context.Context) error {
+			return func(ctx context.Context) error {
+				return inner.Do(ctx, func(ctx context.Context) error {
+					_, err := retry.Do(ctx, inner, func(context.Context) (int, error) {
+						sc.take(hit{})
+						return 0, errUpstream
+					})
+					return err
+				})
+			}
+		},
+	} {
+		outer := mustNew(t, noWait(retry.Config{Attempts: 9}))
+		sc := newScript(failWith(503))
+		send := form(sc)
+		var limited context.Context
+		err := outer.Do(t.Context(), func(ctx context.Context) error {
+			if limited == nil {
+				limited = retry.WithLimit(retry.WithLimit(ctx, 3), 7)
+			}
+			return send(limited)
+		})
+		equal(t, name+": calls", []int{sc.calls(), asError(t, err).Calls, int(outer.Stats().Calls)}, []int{3, 3, 3})
+		if !errors.Is(err, retry.ErrExhausted) || !errors.Is(err, errUpstream) {
+			t.Errorf("%s: error %v", name, err)
+		}
+	}
+
+	// A call that a guard refused is given back.
+	outer := mustNew(t, noWait(retry.Config{}))
+	refused := 0
+	n := 0
+	err := outer.Do(t.Context(), func(ctx context.Context) error {
+		ctx = retry.WithLimit(ctx, 1)
+		for range 3 {
+			_ = inner.Do(ctx, func(context.Context) error { refused++; return refusal{} })
+		}
+		return inner.Do(ctx, func(context.Context) error { n++; return nil })
+	})
+	noError(t, err)
+	equal(t, "refused and made", []int{refused, n}, []int{3, 1})
+}
+
 func TestWithOutcome(t *testing.T) {
 	t.Parallel()
 	r := mustNew(t, noWait(retry.Config{Attempts: 3}))

@@ -10,12 +10,39 @@ import (
 // WithLimit returns a context under which at most n calls are made, whoever
 // retries above: a foreign loop around a client of ours gets no more than n in
 // all. The call that finds nothing left is not sent, and its *Error has
-// [ErrExhausted] as its Cause. Limits nest; refused calls are not counted. n
-// below 0 counts as 0.
+// [ErrExhausted] as its Cause. It holds inside a [Do] as well, although the
+// retry within does nothing else there. Limits nest; refused calls are not
+// counted. n below 0 counts as 0.
 func WithLimit(ctx context.Context, n int) context.Context {
 	b := call.Setting(ctx)
 	b.Limit = call.NewLimit(max(n, 0), b.Limit)
 	return b
+}
+
+// share is what a retry that passes straight through, since one above owns the
+// attempts, takes from the limits that were set between the two.
+type share struct{ limit, counted *call.Limit }
+
+// takeShare takes one call, and returns the context to go on with, in which it
+// is taken. Its error is an *Error of an item that was not sent.
+func takeShare(ctx context.Context, up *call.Box) (context.Context, share, error) {
+	s := share{up.Limit, up.Counted}
+	if s.limit == s.counted {
+		return ctx, s, nil
+	}
+	if !s.limit.Take(s.counted) {
+		return nil, s, &Error{Cause: errLimit}
+	}
+	b := call.With(ctx)
+	b.Counted = b.Limit
+	return b, s, nil
+}
+
+// settle gives the call back where it was not sent.
+func (s share) settle(err error) {
+	if err != nil && s.limit != s.counted && (call.RefusedBy(err) != "" || call.NotSent(err)) {
+		s.limit.Give(s.counted)
+	}
 }
 
 // WithOutcome returns a context that notes how the item under it went, for

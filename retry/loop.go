@@ -106,7 +106,7 @@ func (l *loop) ready() error {
 		return l.end(contextError(l.ctx))
 	}
 	if !l.owed {
-		if !l.limit.Take() {
+		if !l.limit.Take(nil) {
 			return l.end(errLimit)
 		}
 		l.owed = true
@@ -122,7 +122,7 @@ func (l *loop) open(ctx context.Context) *call.Box {
 		l.box = b
 	}
 	b.Item = l.box.Item
-	b.Retried = true
+	b.Retried, b.Counted = true, b.Limit
 	return b
 }
 
@@ -284,7 +284,7 @@ func (l *loop) decide(f failure, now time.Time) (p pause, end error) {
 		}
 	}
 	// Taken when it is decided, so that sleepers are counted.
-	if !l.owed && !l.limit.Take() {
+	if !l.owed && !l.limit.Take(nil) {
 		return p, errLimit
 	}
 	l.owed = true

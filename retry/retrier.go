@@ -80,7 +80,12 @@ func Do[T any](ctx context.Context, r *Retrier, fn func(context.Context) (T, err
 	}
 	up := call.From(ctx)
 	if up != nil && up.Retried {
+		ctx, took, err := takeShare(ctx, up)
+		if err != nil {
+			return none, err
+		}
 		v, err := guarded(ctx, fn, guards)
+		took.settle(err)
 		if err != nil {
 			return none, err
 		}
@@ -117,7 +122,13 @@ func (r *Retrier) Do(ctx context.Context, fn func(context.Context) error, guards
 	}
 	up := call.From(ctx)
 	if up != nil && up.Retried {
-		return guardedErr(ctx, fn, guards)
+		ctx, took, err := takeShare(ctx, up)
+		if err != nil {
+			return err
+		}
+		err = guardedErr(ctx, fn, guards)
+		took.settle(err)
+		return err
 	}
 	// The loop of the function Do once more: wrapping fn would cost an
 	// allocation on every good call.

@@ -47,7 +47,7 @@ func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	}
 	up := call.From(req.Context())
 	if up != nil && up.Retried {
-		return t.Base().RoundTrip(req)
+		return t.through(req, up)
 	}
 	t.r.watchForeign(req)
 	s := &sender{t: t, req: req, loop: loop{r: t.r, ctx: req.Context(), up: up, req: req}}
@@ -63,6 +63,23 @@ func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 		return s.failed(l.end(ErrFinal))
 	}
 	return s.run()
+}
+
+// through sends req once, for the retry above that owns the attempts.
+func (t *Transport) through(req *http.Request, up *call.Box) (*http.Response, error) {
+	if up.Limit == up.Counted {
+		return t.Base().RoundTrip(req)
+	}
+	ctx, took, err := takeShare(req.Context(), up)
+	if err != nil {
+		return chain.Refuse(req, err)
+	}
+	resp, err := t.Base().RoundTrip(req.WithContext(ctx))
+	took.settle(err)
+	if resp != nil {
+		resp.Request = req
+	}
+	return resp, err
 }
 
 // sender takes one request through its attempts.

@@ -25,8 +25,11 @@ type Box struct {
 	Owner    string
 	Estimate int64
 
-	// Limit bounds the calls under this context; nil when there is none.
-	Limit *Limit
+	// Limit bounds the calls under this context; nil when there is none. The
+	// retry that owns the attempts takes from Counted and what is around it;
+	// limits set further in are still to be taken from.
+	Limit   *Limit
+	Counted *Limit
 
 	// Outcome is the caller's *retry.Outcome, nil when nobody asked.
 	Outcome any
@@ -86,7 +89,7 @@ func With(ctx context.Context) *Box {
 	b.up = up
 	b.Item, b.ID, b.Labels = up.Item, up.ID, up.Labels
 	b.Owner, b.Estimate = up.Owner, up.Estimate
-	b.Limit, b.Outcome = up.Limit, up.Outcome
+	b.Limit, b.Counted, b.Outcome = up.Limit, up.Counted, up.Outcome
 	b.Recorded, b.Replay = up.Recorded, up.Replay
 	b.Retried, b.Probe = up.Retried, up.Probe
 	b.Attempt, b.Used = up.Attempt, up.Used

@@ -139,7 +139,7 @@ func TestLimit(t *testing.T) {
 	granted := 0
 	for range 64 {
 		wg.Go(func() {
-			if inner.Take() {
+			if inner.Take(nil) {
 				mu.Lock()
 				granted++
 				mu.Unlock()
@@ -151,7 +151,7 @@ func TestLimit(t *testing.T) {
 		t.Errorf("granted %d of an inner limit of 3", granted)
 	}
 	take := func(l *call.Limit) (n int) {
-		for l.Take() {
+		for l.Take(nil) {
 			n++
 		}
 		return n
@@ -159,11 +159,20 @@ func TestLimit(t *testing.T) {
 	if n := take(outer); n != 2 {
 		t.Errorf("%d more from the outer limit of 5, want 2", n)
 	}
-	inner.Give()
+	inner.Give(nil)
 	if n := take(inner); n != 1 {
 		t.Errorf("%d more from the inner limit, want the one given back", n)
 	}
-	if !(*call.Limit)(nil).Take() {
+	// Up to a limit around it that is taken already: only what is inside.
+	inner = call.NewLimit(2, outer)
+	if !inner.Take(outer) || !inner.Take(outer) || inner.Take(outer) {
+		t.Error("an inner limit of 2 does not grant 2 calls by itself")
+	}
+	inner.Give(outer)
+	if !inner.Take(outer) || outer.Take(nil) {
+		t.Error("Give up to a limit gives to that limit too, or nothing")
+	}
+	if !(*call.Limit)(nil).Take(nil) || !outer.Take(outer) {
 		t.Error("no limit must grant")
 	}
 }

@@ -101,27 +101,27 @@ func NewLimit(n int, outer *Limit) *Limit {
 	return l
 }
 
-// Take takes one call from the limit and from every limit around it, and
-// reports whether all had one left. Where one had not, nothing is taken.
-// A nil Limit always grants.
-func (l *Limit) Take() bool {
-	if l == nil {
+// Take takes one call from the limit and from every limit around it up to end,
+// which may be nil for all of them, and reports whether all had one left. Where
+// one had not, nothing is taken. A nil Limit always grants.
+func (l *Limit) Take(end *Limit) bool {
+	if l == end || l == nil {
 		return true
 	}
 	if l.left.Add(-1) < 0 {
 		l.left.Add(1)
 		return false
 	}
-	if !l.outer.Take() {
+	if !l.outer.Take(end) {
 		l.left.Add(1)
 		return false
 	}
 	return true
 }
 
-// Give gives back a call that was taken and not sent.
-func (l *Limit) Give() {
-	for ; l != nil; l = l.outer {
+// Give gives back a call that was taken up to end and not sent.
+func (l *Limit) Give(end *Limit) {
+	for ; l != end && l != nil; l = l.outer {
 		l.left.Add(1)
 	}
 }
