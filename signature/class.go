@@ -114,9 +114,9 @@ func lowerWord(s string) (w word) {
 }
 
 // byLetter gives the row of t for the letter c, whatever its case.
-func byLetter(t *[26][]string, c byte) []string {
-	if c = lower[c]; 'a' <= c && c <= 'z' {
-		return t[c-'a']
+func byLetter(t *[128][]string, c byte) []string {
+	if c < 128 {
+		return t[lower[c]]
 	}
 	return nil
 }

@@ -34,8 +34,12 @@ func TestGrouping(t *testing.T) {
 func TestMeasure(t *testing.T) {
 	t.Parallel()
 	list := []grouping.Message{
-		{Group: "a@429", Text: "1"}, {Group: "a@429", Text: "1"}, {Group: "a@500", Text: "2"},
-		{Group: "b", Text: "3"}, {Group: "decoy_c", Text: "3"}, {Group: "decoy_c", Text: "4"},
+		{Group: "a@429", Text: "1"},
+		{Group: "a@429", Text: "1"},
+		{Group: "a@500", Text: "2"},
+		{Group: "b", Text: "3"},
+		{Group: "decoy_c", Text: "3"},
+		{Group: "decoy_c", Text: "4"},
 	}
 	r := grouping.Measure(list, func(s string) string { return s })
 	got := []any{r.GA, r.F1, len(r.Merged), len(r.Split), r.HTTPFamilies, r.HTTPIntact, r.Decoys, r.DecoysWhole}

@@ -74,9 +74,9 @@ func randomLetters(w string, b uint8, sep bool) bool {
 	case changes*10 < n*3:
 		return n >= 16 && common*2 < all
 	case n >= 20:
-		return common*20 < all*13
+		return common*20 < all*(13+2*bit(sep))
 	case n >= 14:
-		return common*10 < all*6
+		return common*10 < all*(6+bit(sep))
 	case n >= 10:
 		return common*10 < all*(5+bit(sep)) && changes*10 >= n*(4-bit(sep))
 	default:

@@ -253,7 +253,7 @@ func (z *scanner) endsClause(j int) bool {
 	}
 	switch lw := lowerWord(w); string(lw.b[:lw.n]) {
 	case "from", "for", "on", "after", "while", "when", "with", "at", "by", "but", "and", "to", "because", "since", "instead",
-		"error", "response", "status", "again", "reply", "body", "via", "is", "was", "in", "during", "via_upstream", "code", "try", "retry", "retrying":
+		"error", "response", "status", "again", "reply", "body", "via", "is", "was", "in", "during", "code", "try", "retry", "retrying":
 		return true
 	}
 	return false
@@ -267,7 +267,7 @@ func (z *scanner) nextWord(j int) string {
 	for e < z.end && class[z.s[e]]&cLetter != 0 && e-j < 20 {
 		e++
 	}
-	if e < z.end && (class[z.s[e]]&(cDigit) != 0 || z.s[e] == mark) {
+	if e < z.end && (class[z.s[e]]&cDigit != 0 || z.s[e] == mark) {
 		return ""
 	}
 	return z.s[j:e]
@@ -285,9 +285,9 @@ func isCounted(w string) bool {
 	lw := lowerWord(w)
 	switch string(lw.b[:lw.n]) {
 	case "of", "out", "row", "token", "item", "byte", "line", "page", "try", "entry", "file", "record", "message", "chunk", "char", "percent",
-		"attempt", "call", "event", "job", "node", "worker", "document", "char_count", "k", "m", "b", "x", "more", "less", "other", "people", "children":
+		"attempt", "call", "event", "job", "node", "worker", "document", "k", "m", "b", "x", "more", "less", "other", "people", "children":
 		return true
-	case "this", "status", "address", "was", "is", "has", "does", "its", "as", "always", "requests_per_minute":
+	case "this", "status", "address", "was", "is", "has", "does", "its", "as", "always":
 		return false
 	}
 	if n < 4 || lower[w[n-1]] != 's' {

@@ -38,19 +38,19 @@ func secretToken(t string, n int) int {
 }
 
 // credentials gives the prefixes by first letter, in lower case.
-var credentials = [26][]string{
-	'a' - 'a': {"akia", "asia", "aiza"},
-	'd' - 'a': {"dop_v1_"},
-	'e' - 'a': {"eyj", "eaac"},
-	'g' - 'a': {"ghp_", "gho_", "ghs_", "ghu_", "ghr_", "github_pat_", "glpat-", "gsk_"},
-	'h' - 'a': {"hf_"},
-	'n' - 'a': {"npm_", "nvapi-"},
-	'p' - 'a': {"pk_live", "pk_test", "pplx-", "pypi-"},
-	'r' - 'a': {"rk_live", "rk_test", "r8_"},
-	's' - 'a': {"sk-", "sk_", "shpat_", "sg."},
-	'w' - 'a': {"whsec_"},
-	'x' - 'a': {"xoxa-", "xoxb-", "xoxp-", "xoxr-", "xoxs-", "xapp-", "xai-"},
-	'y' - 'a': {"ya29."},
+var credentials = [128][]string{
+	'a': {"akia", "asia", "aiza"},
+	'd': {"dop_v1_"},
+	'e': {"eyj", "eaac"},
+	'g': {"ghp_", "gho_", "ghs_", "ghu_", "ghr_", "github_pat_", "glpat-", "gsk_"},
+	'h': {"hf_"},
+	'n': {"npm_", "nvapi-"},
+	'p': {"pk_live", "pk_test", "pplx-", "pypi-"},
+	'r': {"rk_live", "rk_test", "r8_"},
+	's': {"sk-", "sk_", "shpat_", "sg."},
+	'w': {"whsec_"},
+	'x': {"xoxa-", "xoxb-", "xoxp-", "xoxr-", "xoxs-", "xapp-", "xai-"},
+	'y': {"ya29."},
 }
 
 func secretByte(c byte) bool {

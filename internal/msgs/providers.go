@@ -90,8 +90,10 @@ func providers() []failure {
 				s := server(m)
 				defer s.Close()
 				c := anthropic.NewClient(anthropicoption.WithBaseURL(s.URL), anthropicoption.WithAPIKey("sk-ant-"+m.base62(40)), anthropicoption.WithMaxRetries(0))
-				_, err := c.Messages.New(context.Background(), anthropic.MessageNewParams{Model: "claude-sonnet-4-5", MaxTokens: 9,
-					Messages: []anthropic.MessageParam{anthropic.NewUserMessage(anthropic.NewTextBlock("x"))}})
+				_, err := c.Messages.New(context.Background(), anthropic.MessageNewParams{
+					Model: "claude-sonnet-4-5", MaxTokens: 9,
+					Messages: []anthropic.MessageParam{anthropic.NewUserMessage(anthropic.NewTextBlock("x"))},
+				})
 				return err
 			}})
 	}
