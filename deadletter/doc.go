@@ -58,7 +58,8 @@
 // values; error texts are scrubbed. A replay brings its own credentials. The
 // payload itself may be confidential: the directory has mode 0700 and its files
 // 0600 (on Windows modes mean nothing, protect the directory by its ACL), and
-// Purge removes payloads from the disk.
+// Purge removes payloads from the disk, save for what was set aside after damage
+// (NAME.torn-OFFSET and NAME.damaged), which is yours to look at and remove.
 //
 // # The journal
 //

@@ -195,10 +195,13 @@ func (t *tx) claim(req ClaimReq) ([]*letter, error) {
 		less = byCost
 	}
 	best := newTop(n, less)
-	look := func(l *letter) {
-		if at := l.at(t.now); at != Claimed && !at.resolved() && f.match(l, []State{Dead}, t.now) {
-			best.add(l)
+	look := func(l *letter) bool {
+		at := l.at(t.now)
+		if at == Claimed || at.resolved() || !f.match(l, []State{Dead}, t.now) {
+			return false
 		}
+		best.add(l)
+		return true
 	}
 	if len(f.IDs) > 0 {
 		for _, id := range f.IDs {
@@ -207,7 +210,15 @@ func (t *tx) claim(req ClaimReq) ([]*letter, error) {
 			}
 		}
 	} else {
-		t.each(look)
+		t.ix.first(req.Order, n, func(l *letter) bool {
+			_, changed := t.over[l.id]
+			return !changed && look(l)
+		})
+		for _, l := range t.over {
+			if l != nil {
+				look(l)
+			}
+		}
 	}
 	until := norm(t.now.Add(req.Lease))
 	out := make([]*letter, 0, len(best.items))

@@ -118,6 +118,13 @@ type index struct {
 	seq     int64             // the highest claim number given
 	texts   map[string]string // one copy of each text that many letters share
 	live    int64             // bytes of the lines that unresolved letters need
+
+	// For claims: the unresolved letters in either order, as they were when
+	// they were sorted last, and those that changed since. What letters does
+	// not hold any more is stale in them.
+	sorted bool
+	order  [2][]*letter // by Order
+	fresh  []*letter
 }
 
 func newIndex() *index {
@@ -148,6 +155,50 @@ func (ix *index) set(id string, l *letter) {
 	ix.share(l)
 	ix.letters[id] = l
 	ix.seq = max(ix.seq, l.seq)
+	switch {
+	case !ix.sorted || l.state.resolved():
+	case len(ix.fresh) > len(ix.letters)+1024:
+		// Many changes and no claim: sort when one comes.
+		ix.sorted, ix.order, ix.fresh = false, [2][]*letter{}, nil
+	default:
+		ix.fresh = append(ix.fresh, l)
+	}
+}
+
+// first calls fn for letters that a claim may take, in the given order as far
+// as they were sorted, until fn has taken n of them, and then for all that
+// changed since.
+func (ix *index) first(o Order, n int, fn func(*letter) bool) {
+	if !ix.sorted || len(ix.fresh) > max(64, len(ix.order[o])/32) {
+		list := make([]*letter, 0, len(ix.letters))
+		for _, l := range ix.letters {
+			if !l.state.resolved() {
+				list = append(list, l)
+			}
+		}
+		ix.order = [2][]*letter{Oldest: list, Cheapest: slices.Clone(list)}
+		slices.SortFunc(ix.order[Oldest], byAge)
+		slices.SortFunc(ix.order[Cheapest], byCost)
+		ix.sorted, ix.fresh = true, nil
+	}
+	list := ix.order[o]
+	for len(list) > 0 && ix.letters[list[0].id] != list[0] {
+		list = list[1:]
+	}
+	ix.order[o] = list
+	for _, l := range list {
+		if n > 0 && ix.letters[l.id] == l && fn(l) {
+			n--
+		}
+		if n == 0 {
+			break
+		}
+	}
+	for _, l := range ix.fresh {
+		if ix.letters[l.id] == l {
+			fn(l)
+		}
+	}
 }
 
 func (l *letter) bytes() int64 {

@@ -1,0 +1,242 @@
+package deadletter_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"maps"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/benbjohnson/clock"
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/nightfuse/nightfuse/deadletter"
+	"github.com/nightfuse/nightfuse/internal/call"
+)
+
+// slowPut waits for its context before it stores.
+type slowPut struct {
+	deadletter.Store
+	err error
+}
+
+func (s *slowPut) Put(ctx context.Context, r deadletter.Record) error {
+	s.err = ctx.Err()
+	return s.Store.Put(ctx, r)
+}
+
+// The usual reason for a dead letter is a context that has ended
+// (ThreeDotsLabs/watermill#636).
+func TestPutOutlivesTheRequest(t *testing.T) {
+	t.Parallel()
+	store := &slowPut{Store: deadletter.NewMemory()}
+	q := newQueue(t, deadletter.Config{Store: store})
+	ctx, cancel := context.WithDeadline(t.Context(), time.Unix(0, 0))
+	defer cancel()
+	err := q.Do(deadletter.WithItem(ctx, "item"), []byte("p"), func(ctx context.Context) error { return context.Cause(ctx) })
+	if !errors.Is(err, context.DeadlineExceeded) || store.err != nil {
+		t.Errorf("%v; the store's context: %v", err, store.err)
+	}
+	if _, err := q.Get(t.Context(), "item"); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestOneLetterPerItem(t *testing.T) {
+	t.Parallel()
+	mock := clock.NewMock()
+	store, err := deadletter.StoreConfig{Clock: mock}.Memory()
+	if err != nil {
+		t.Fatal(err)
+	}
+	q := newQueue(t, deadletter.Config{Store: store, Clock: mock})
+	boom := errors.New("boom")
+	first := mock.Now()
+	for range 3 {
+		_ = q.Do(deadletter.WithItem(t.Context(), "item"), []byte("p"), func(context.Context) error { return boom })
+		mock.Add(time.Hour)
+	}
+	r, err := q.Get(t.Context(), "item")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r.Failures != 3 || !r.FirstFailedAt.Equal(first) || !r.LastFailedAt.Equal(first.Add(2*time.Hour)) || len(r.History) != 3 {
+		t.Errorf("%+v", r)
+	}
+}
+
+func TestItemsWithoutAName(t *testing.T) {
+	t.Parallel()
+	store := deadletter.NewMemory()
+	q := newQueue(t, deadletter.Config{Store: store})
+	rt := deadletter.NewTransport(rounds(func(*http.Request) (*http.Response, error) { return answer(400, ""), nil }), q)
+	for _, p := range []string{"one", "two", "one"} {
+		_, _, _ = send(rt, request(t, t.Context(), "", strings.NewReader(p)))
+	}
+	if n := summary(t, store).Letters(); n != 2 {
+		t.Errorf("%d letters, want one per payload", n)
+	}
+	boom := errors.New("boom")
+	for range 2 {
+		_ = q.Do(t.Context(), nil, func(context.Context) error { return boom })
+	}
+	if n := summary(t, store).Letters(); n != 4 {
+		t.Errorf("%d letters: items that nothing tells apart were merged", n)
+	}
+}
+
+func TestUnderARunnerTheTransportStepsAside(t *testing.T) {
+	t.Parallel()
+	q := newQueue(t, deadletter.Config{})
+	rt := deadletter.NewTransport(rounds(func(*http.Request) (*http.Response, error) { return answer(400, ""), nil }), q)
+	box := call.With(t.Context())
+	box.Recorded = true
+	if status, _, err := send(rt, request(t, box, "", strings.NewReader("p"))); status != 400 || err != nil {
+		t.Errorf("%d, %v", status, err)
+	}
+	_ = q.Do(box, nil, func(context.Context) error { return errFull })
+	if diff := cmp.Diff(q.Stats(), deadletter.Stats{Name: "q"}); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// The function form around a client that has the same queue is one failure.
+func TestQueueMetTwice(t *testing.T) {
+	t.Parallel()
+	q := newQueue(t, deadletter.Config{})
+	rt := deadletter.NewTransport(rounds(func(*http.Request) (*http.Response, error) { return answer(400, ""), nil }), q)
+	err := q.Do(deadletter.WithItem(t.Context(), "item"), []byte("outer"), func(ctx context.Context) error {
+		req, err := http.NewRequestWithContext(ctx, http.MethodPost, "https://api.example/", strings.NewReader("inner"))
+		if err != nil {
+			return err
+		}
+		if status, _, err := send(rt, req); err != nil || status != 400 {
+			return err
+		}
+		return errors.New("status 400")
+	})
+	r, gerr := q.Get(t.Context(), "item")
+	if err == nil || gerr != nil || r.Failures != 1 || string(r.Payload) != "outer" {
+		t.Errorf("%v: %+v, %v", err, r, gerr)
+	}
+}
+
+func TestPanicIsAFailureAndGoesOn(t *testing.T) {
+	t.Parallel()
+	q := newQueue(t, deadletter.Config{})
+	rt := deadletter.NewTransport(rounds(func(*http.Request) (*http.Response, error) { panic("base") }), q)
+	for item, fn := range map[string]func(){
+		"fn": func() {
+			_ = q.Do(deadletter.WithItem(t.Context(), "fn"), []byte("p"), func(context.Context) error { panic("base") })
+		},
+		"rt": func() { _, _, _ = send(rt, request(t, t.Context(), "rt", strings.NewReader("p"))) },
+	} {
+		func() {
+			defer func() {
+				if p := recover(); p != "base" {
+					t.Errorf("%s: recovered %v", item, p)
+				}
+			}()
+			fn()
+		}()
+		if r, err := q.Get(t.Context(), item); err != nil || !strings.Contains(r.Err, "panic") {
+			t.Errorf("%s: %+v, %v", item, r, err)
+		}
+	}
+}
+
+func TestResolveOnSuccess(t *testing.T) {
+	t.Parallel()
+	for _, on := range []bool{false, true} {
+		store := deadletter.NewMemory()
+		q := newQueue(t, deadletter.Config{Store: store, ResolveOnSuccess: on})
+		status := 500
+		rt := deadletter.NewTransport(rounds(func(*http.Request) (*http.Response, error) { return answer(status, goodAnswer), nil }), q)
+		_, _, _ = send(rt, request(t, t.Context(), "item", strings.NewReader("p")))
+		status = 200
+		if _, _, err := send(rt, request(t, t.Context(), "item", strings.NewReader("p"))); err != nil {
+			t.Fatal(err)
+		}
+		want := deadletter.Dead
+		if on {
+			want = deadletter.Acked
+		}
+		if r, err := q.Get(t.Context(), "item"); err != nil || r.State != want {
+			t.Errorf("ResolveOnSuccess %v: state %s, %v", on, r.State, err)
+		}
+	}
+}
+
+func TestHooksAndRedact(t *testing.T) {
+	t.Parallel()
+	var dead []string
+	q := newQueue(t, deadletter.Config{
+		Redact: func(r *deadletter.Record) {
+			r.Payload = bytes.ReplaceAll(r.Payload, []byte("secret"), []byte("******"))
+			if r.ItemID == "bad" {
+				panic("redact")
+			}
+		},
+		OnDead: func(r deadletter.Record) { dead = append(dead, string(r.Payload)); panic("hook") },
+	})
+	payload := []byte("a secret")
+	fail := func(item string) error {
+		return q.Do(deadletter.WithItem(t.Context(), item), payload, func(context.Context) error { return errFull })
+	}
+	if err := fail("good"); !errors.Is(err, errFull) {
+		t.Error(err)
+	}
+	var lost *deadletter.LostError
+	if err := fail("bad"); !errors.As(err, &lost) {
+		t.Errorf("%v: what could not be redacted was stored", err)
+	}
+	if diff := cmp.Diff(dead, []string{"a ******"}); diff != "" {
+		t.Error(diff)
+	}
+	if string(payload) != "a secret" {
+		t.Error("the caller's payload was changed")
+	}
+}
+
+func TestNewReportsEveryBadField(t *testing.T) {
+	t.Parallel()
+	_, err := deadletter.New(deadletter.Config{MaxPayload: -1, PutTimeout: -1})
+	for _, field := range []string{"Name", "Store", "MaxPayload", "PutTimeout"} {
+		if err == nil || !strings.Contains(err.Error(), field) {
+			t.Errorf("%v does not name %s", err, field)
+		}
+	}
+	_, err = deadletter.StoreConfig{MaxPayload: -1, Segment: 1, LockWait: -1}.Journal("")
+	for _, field := range []string{"MaxPayload", "Segment", "LockWait", "directory"} {
+		if err == nil || !strings.Contains(err.Error(), field) {
+			t.Errorf("%v does not name %s", err, field)
+		}
+	}
+}
+
+func TestTransportAroundNothing(t *testing.T) {
+	t.Parallel()
+	rt := deadletter.NewTransport(nil, nil)
+	body := &closing{Reader: strings.NewReader("p")}
+	if _, err := rt.RoundTrip(request(t, t.Context(), "", body)); err == nil || rt.Err() == nil || body.closed != 1 {
+		t.Errorf("%v, %v, body closed %d times", err, rt.Err(), body.closed)
+	}
+}
+
+func TestStatsShape(t *testing.T) {
+	t.Parallel()
+	q := newQueue(t, deadletter.Config{})
+	old := q.Stats()
+	_ = q.Do(t.Context(), []byte("abc"), func(context.Context) error { return errFull })
+	d := q.Stats().Sub(old)
+	got := maps.Collect(d.All())
+	if got["items"] != 1 || got["dead"] != 1 || got["bytes"] != 3 || len(got) != 10 {
+		t.Errorf("%v", got)
+	}
+	if s := q.String(); !strings.Contains(s, `"dead":1`) || !strings.Contains(s, `"name":"q"`) {
+		t.Error(s)
+	}
+}
