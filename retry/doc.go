@@ -72,7 +72,10 @@
 //
 // For requests with an Idempotency-Key net/http repeats a POST by itself when a
 // kept connection turns out dead. The transport takes that over, so that calls
-// reported are calls made. GET without a body it cannot take over.
+// reported are calls made. GET without a body it cannot take over. A request
+// that the server has not processed (REFUSED_STREAM, a GOAWAY before it, a kept
+// connection that is gone before a byte was written) net/http sends again by
+// itself as well: it is one call, the one that the server has taken.
 //
 // # SDKs retry too
 //

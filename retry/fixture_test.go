@@ -20,6 +20,7 @@ const samples = "../internal/modelapi/testdata/samples"
 // Answers as providers send them, and what is made of them.
 func TestProvidersAnswers(t *testing.T) {
 	t.Parallel()
+	files := sampleFiles(t)
 	for _, tc := range []struct {
 		file  string
 		calls int           // for an upstream that says this for ever
@@ -48,12 +49,16 @@ func TestProvidersAnswers(t *testing.T) {
 		{"anthropic-stream.sse", 1, 0, nil},
 		{"gemini-stream.sse", 1, 0, nil},
 		{"anthropic-stream-overloaded-midway.sse", 1, 0, retry.ErrBody},
+		{"openai-chat-200.headers", 1, 0, nil},
+		{"anthropic-200.headers", 1, 0, nil},
+		{"bedrock-invoke-200.headers", 1, 0, nil},
+		{"proxy-503-html.http", 4, 2 * time.Minute, retry.ErrExhausted},
 	} {
-		data, err := os.ReadFile(filepath.Join(samples, tc.file))
-		if err != nil {
-			t.Fatal(err)
-		}
+		delete(files, tc.file)
+		data := readSample(t, tc.file)
 		synctest.Test(t, func(t *testing.T) {
+			// When the answers came.
+			time.Sleep(time.Until(time.Date(2026, 11, 29, 15, 0, 0, 0, time.UTC)))
 			n := 0
 			base := roundTrip(func(req *http.Request) (*http.Response, error) {
 				n++
@@ -76,13 +81,50 @@ func TestProvidersAnswers(t *testing.T) {
 			}
 		})
 	}
+	for file := range files {
+		t.Errorf("%s: a sample without an expectation", file)
+	}
 }
 
-// sample makes a response of a fixture: *.http is a whole one.
+func sampleFiles(t *testing.T) map[string]bool {
+	t.Helper()
+	entries, err := os.ReadDir(samples)
+	if err != nil {
+		t.Fatal(err)
+	}
+	files := make(map[string]bool)
+	for _, e := range entries {
+		files[e.Name()] = true
+	}
+	delete(files, "README.md")
+	return files
+}
+
+func readSample(t *testing.T, file string) []byte {
+	t.Helper()
+	data, err := os.ReadFile(filepath.Join(samples, file))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return data
+}
+
+// bodyOf names the body that a sample of headers goes with.
+var bodyOf = map[string]string{
+	"openai-chat-200.headers":    "openai-chat-200.json",
+	"anthropic-200.headers":      "anthropic-message-200.json",
+	"bedrock-invoke-200.headers": "anthropic-message-200.json",
+}
+
+// sample makes a response of a fixture: *.http is a whole one, *.headers what
+// stands before a body.
 func sample(t *testing.T, req *http.Request, file string, data []byte) *http.Response {
 	t.Helper()
 	switch filepath.Ext(file) {
-	case ".http":
+	case ".http", ".headers":
+		if name := bodyOf[file]; name != "" {
+			data = append(append(bytes.TrimSpace(data), "\n\n"...), readSample(t, name)...)
+		}
 		head, body, _ := bytes.Cut(bytes.ReplaceAll(data, []byte("\r\n"), []byte("\n")), []byte("\n\n"))
 		resp, err := http.ReadResponse(bufio.NewReader(bytes.NewReader(append(append(head, "\n\n"...), body...))), req)
 		if err != nil {

@@ -38,6 +38,7 @@ type loop struct {
 	req   *http.Request // nil in the function form
 	limer *limiter      // the attempt's time limit; nil when there is none
 	last  failure       // what the last call met
+	away  bool          // the attempt in hand was handed on and has not come back
 	spent bool          // the request's body is gone: no further attempt, not even after a refusal
 	over  bool          // left or ended
 
@@ -63,6 +64,10 @@ func (l *loop) leave() {
 		return
 	}
 	l.over = true
+	if l.away {
+		l.sent()
+		l.r.stats.window.call(l.r.clock.Now())
+	}
 	l.giveBack()
 	l.r.stats.failed.Add(1)
 }
@@ -123,6 +128,7 @@ func (l *loop) open(ctx context.Context) *call.Box {
 	}
 	b.Item = l.box.Item
 	b.Retried, b.Counted = true, b.Limit
+	l.away = true
 	return b
 }
 
@@ -134,7 +140,7 @@ func (l *loop) sent() {
 	if l.calls > 1 {
 		l.r.stats.retries.Add(1)
 	}
-	l.owed, l.owedMore = false, false
+	l.owed, l.owedMore, l.away = false, false, false
 }
 
 // succeed ends the item well.
@@ -186,6 +192,7 @@ type pause struct {
 // next settles an attempt's failure: what to wait before another attempt, or
 // the item's end, which is still to be finished.
 func (l *loop) next(f failure, now time.Time) (pause, *Error) {
+	l.away = false
 	if !f.unsent {
 		l.sent()
 		l.r.stats.window.call(now)

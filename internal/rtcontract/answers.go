@@ -172,12 +172,13 @@ func answersWithoutBody(t *testing.T, s Subject) {
 			}
 			rw.WriteHeader(http.StatusNoContent)
 		})
+		rt := s.New(t, base)
 		for _, method := range []string{http.MethodHead, http.MethodDelete} {
 			req, err := http.NewRequestWithContext(t.Context(), method, url, nil)
 			if err != nil {
 				t.Fatal(err)
 			}
-			resp, err := s.New(t, base).RoundTrip(req)
+			resp, err := rt.RoundTrip(req)
 			if err != nil {
 				t.Errorf("%v, %s: %v", w, method, err)
 				continue
@@ -301,10 +302,5 @@ func manyAtOnce(t *testing.T, s Subject) {
 			})
 		}
 		wg.Wait()
-		if s.Calls != nil {
-			if n := s.Calls(rt); n != 64*3 {
-				t.Errorf("%v: %d calls are reported, want %d", w, n, 64*3)
-			}
-		}
 	}
 }

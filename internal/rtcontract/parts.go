@@ -9,6 +9,7 @@ import (
 	"net/http/httptest"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 )
 
@@ -137,10 +138,23 @@ func (w wire) String() string {
 	return [...]string{"HTTP/1.1", "HTTP/1.1 without keep-alive", "HTTP/2"}[w]
 }
 
+// wired is a transport to a real server, and how often the server was hit.
+type wired struct {
+	*http.Transport
+	hits atomic.Int64
+}
+
+// Unwrap returns the transport of net/http.
+func (w *wired) Unwrap() http.RoundTripper { return w.Transport }
+
 // serve starts a real server and returns its URL and a transport to it.
-func serve(t *testing.T, w wire, h http.HandlerFunc) (string, *http.Transport) {
+func serve(t *testing.T, w wire, h http.HandlerFunc) (string, *wired) {
 	t.Helper()
-	srv := httptest.NewUnstartedServer(h)
+	to := new(wired)
+	srv := httptest.NewUnstartedServer(http.HandlerFunc(func(rw http.ResponseWriter, req *http.Request) {
+		to.hits.Add(1)
+		h(rw, req)
+	}))
 	srv.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, slog.LevelError)
 	if w == http2 {
 		srv.EnableHTTP2 = true
@@ -149,10 +163,10 @@ func serve(t *testing.T, w wire, h http.HandlerFunc) (string, *http.Transport) {
 		srv.Start()
 	}
 	t.Cleanup(srv.Close)
-	base := srv.Client().Transport.(*http.Transport).Clone()
-	base.DisableKeepAlives = w == closing
-	t.Cleanup(base.CloseIdleConnections)
-	return srv.URL, base
+	to.Transport = srv.Client().Transport.(*http.Transport).Clone()
+	to.DisableKeepAlives = w == closing
+	t.Cleanup(to.CloseIdleConnections)
+	return srv.URL, to
 }
 
 // finish reads and closes a response, whatever it is.

@@ -16,6 +16,7 @@ package rtcontract
 
 import (
 	"net/http"
+	"sync/atomic"
 	"testing"
 )
 
@@ -36,7 +37,8 @@ type Subject struct {
 	Attempts int
 
 	// Calls returns the calls that rt, made by New, has counted; nil where it
-	// does not count.
+	// does not count. At the end of every test they must be as many as the
+	// server, or the base, was hit.
 	Calls func(rt http.RoundTripper) int
 }
 
@@ -71,7 +73,40 @@ func Run(t *testing.T, s Subject) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			c.test(t, s)
+			c.test(t, s.counting())
 		})
 	}
+}
+
+// counting returns s with a New that compares, at the end of the test, the
+// calls that are reported with the hits.
+func (s Subject) counting() Subject {
+	if s.Calls == nil {
+		return s
+	}
+	fresh := s.New
+	s.New = func(t *testing.T, base http.RoundTripper) http.RoundTripper {
+		var hits *atomic.Int64
+		switch b := base.(type) {
+		case *wired:
+			hits = &b.hits
+		case roundTrip:
+			hits = new(atomic.Int64)
+			base = roundTrip(func(req *http.Request) (*http.Response, error) {
+				hits.Add(1)
+				return b(req)
+			})
+		default:
+			return fresh(t, base) // no test sends through it
+		}
+		before := hits.Load()
+		rt := fresh(t, base)
+		t.Cleanup(func() {
+			if calls := s.Calls(rt); calls != int(hits.Load()-before) {
+				t.Errorf("%d calls are reported, there were %d hits", calls, hits.Load()-before)
+			}
+		})
+		return rt
+	}
+	return s
 }
