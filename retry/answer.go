@@ -35,6 +35,7 @@ type answer struct {
 	body  io.ReadCloser // the response's, as it came from the base
 	data  []byte        // what was held of it
 	whole bool          // data is all of it, and body is closed
+	first int           // where a stream's first event ends in data; 0 = it was not looked for, or there is none
 	err   error         // what ended the body too early
 
 	held   heldBody

@@ -243,6 +243,53 @@ func TestStreamsAreJudgedAsTheyPass(t *testing.T) {
 	}
 }
 
+// A stream that begins with an error has handed nothing on: it is judged like
+// any answer. What comes in the same read as a good first event is the reader's.
+func TestAStreamThatBeginsWithAnError(t *testing.T) {
+	t.Parallel()
+	const overloaded = "event: error\ndata: {\"type\":\"error\",\"error\":{\"type\":\"overloaded_error\",\"message\":\"Overloaded\"}}\n\n"
+	events := func(body string) step {
+		return step{status: 200, header: "Content-Type: text/event-stream; charset=utf-8", body: body}
+	}
+	for _, tc := range []struct {
+		name  string
+		first string
+		calls int
+		ok    bool
+	}{
+		{"overloaded", overloaded, 2, true},
+		{"CRLF", strings.ReplaceAll(overloaded, "\n", "\r\n"), 2, true},
+		{"CR", strings.ReplaceAll(overloaded, "\n", "\r"), 2, true},
+		{"blank lines before", "\n\n" + overloaded, 2, true},
+		{"no blank line after", strings.TrimSuffix(overloaded, "\n"), 2, true},
+		{"a gateway's", "data: {\"error\":{\"message\":\"slow down\",\"code\":429}}\n\n", 2, true},
+		{"Responses", "data: {\"type\":\"response.failed\",\"response\":{\"object\":\"response\",\"status\":\"failed\",\"error\":{\"code\":\"server_error\",\"message\":\"no\"}}}\n\n", 2, true},
+		{"nothing at all", "", 2, true},
+		{"the request's fault", "data: {\"error\":{\"message\":\"no such model\",\"code\":400}}\n\n", 1, false},
+		{"after a comment", ": ping\n\n" + overloaded, 1, false},
+		{"after text", sse + overloaded, 1, false},
+		{"text about an error", "data: {\"choices\":[{\"index\":0,\"delta\":{\"content\":\"an error fails\"}}]}\n\n" + sseEnd, 1, true},
+		{"a long event", "data: {\"choices\":[{\"index\":0,\"delta\":{\"content\":\"" + strings.Repeat("error ", 20<<10) + "\"}}]}\n\n" + sseEnd, 1, true},
+	} {
+		sc := newScript(events(tc.first), events(sse+sseEnd))
+		r := mustNew(t, noWait(retry.Config{}))
+		ctx, out := retry.WithOutcome(t.Context())
+		resp, err := retry.NewTransport(sc, r).RoundTrip(post(t, "http://upstream/", "{}").WithContext(ctx))
+		if err == nil {
+			var b []byte
+			b, err = io.ReadAll(resp.Body)
+			_ = resp.Body.Close()
+			if want := map[int]string{1: tc.first, 2: sse + sseEnd}[tc.calls]; string(b) != want {
+				t.Errorf("%s: read %q, want %q", tc.name, b, want)
+			}
+		}
+		if (err == nil) != tc.ok || (out.Err() == nil) != tc.ok {
+			t.Errorf("%s: error %v, outcome %v", tc.name, err, out.Err())
+		}
+		equal(t, tc.name+": calls, reported, open", []int{sc.calls(), int(r.Stats().Calls), sc.leaked()}, []int{tc.calls, tc.calls, 0})
+	}
+}
+
 // A placeholder is found in every shape of an answer, and nothing else is taken
 // for one.
 func TestPlaceholdersInEveryShape(t *testing.T) {

@@ -64,7 +64,7 @@ type Config struct {
 
 	// Classify decides about a failed call, or a good one: its zero Decision
 	// means "as you would". The response is a copy whose Body gives what was
-	// read for judging (an error's body; the whole of a JSON answer; nothing
+	// read for judging (an error's body; the whole of a JSON answer; the begin
 	// of a stream), so reading or keeping it does no harm. The function form
 	// passes (nil, nil, err). nil = the rules of this package.
 	Classify func(*http.Request, *http.Response, error) Decision

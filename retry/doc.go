@@ -64,9 +64,11 @@
 // net/http does. Redirects, cookies and the pool are left to the client.
 //
 // A 2xx answer that is JSON or plain text is held, up to 4 MiB, and judged
-// before it is returned. A stream passes as it comes: its verdict arrives with
-// its end, and a stream that failed ends with an *Error in place of io.EOF. A
-// reader that stops at the terminal event, as SDKs do, learns of a bad one from
+// before it is returned. A stream of events that answers a POST is returned with
+// its first event, and where that is an error the item goes on as with any error
+// under 2xx, since nothing was handed on. From there on it passes as it comes:
+// its verdict arrives with its end, and a stream that failed ends with an *Error
+// in place of io.EOF. A reader that stops at the terminal event, as SDKs do, learns of a bad one from
 // [WithOutcome], the stats or the dead letters. An item whose body is never
 // closed never ends.
 //

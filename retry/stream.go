@@ -1,8 +1,12 @@
 package retry
 
 import (
+	"bytes"
 	"io"
+	"net/http"
+	"strings"
 	"sync"
+	"time"
 
 	"github.com/nightfuse/nightfuse/internal/modelapi"
 )
@@ -77,4 +81,70 @@ func (s *stream) closed() {
 	if s.l != nil {
 		s.settle(s.a.view.Verdict())
 	}
+}
+
+// isEvents reports whether a body is a stream of server-sent events.
+func isEvents(h http.Header) bool {
+	kind, _, _ := strings.Cut(h.Get("Content-Type"), ";")
+	return strings.EqualFold(strings.TrimSpace(kind), "text/event-stream")
+}
+
+// peek reads a stream of events up to the end of the first, which may be a
+// comment. No reader waits longer for that: it could have had no byte before
+// the first has come, and has them all at once. A stream that ends before is
+// whole.
+func (a *answer) peek() {
+	a.data = make([]byte, 0, 1<<10)
+	some, start := false, true // anything of an event; at the start of a line
+	for scanned := 0; len(a.data) < otherLimit; {
+		if len(a.data) == cap(a.data) {
+			a.data = append(a.data, 0)[:len(a.data)]
+		}
+		n, err := a.read(a.data[len(a.data):cap(a.data)])
+		a.data = a.data[:len(a.data)+n]
+		for ; scanned < len(a.data); scanned++ {
+			switch c := a.data[scanned]; {
+			case c == '\n' && scanned > 0 && a.data[scanned-1] == '\r':
+			case c != '\n' && c != '\r':
+				some, start = true, false
+			case some && start:
+				a.first = scanned + 1
+				if err != io.EOF {
+					a.err = err // the reader's, after what was read
+				}
+				return
+			default:
+				start = true
+			}
+		}
+		switch {
+		case err == io.EOF:
+			a.whole = true
+			_ = a.body.Close()
+			a.release()
+			return
+		case err != nil:
+			a.err = err
+			return
+		}
+	}
+	a.first = len(a.data)
+}
+
+// opening returns what the first event of a stream says, as far as it is an
+// error, whatever has come with it in the same read: what follows is judged as
+// it passes.
+func (a *answer) opening(now time.Time) modelapi.Verdict {
+	event := a.data[:a.first]
+	v := modelapi.Verdict{Class: modelapi.Unjudged}
+	if !bytes.Contains(event, []byte("error")) && !bytes.Contains(event, []byte("fail")) {
+		return v
+	}
+	resp := &http.Response{StatusCode: a.resp.StatusCode, Header: a.resp.Header, ContentLength: -1, Body: io.NopCloser(bytes.NewReader(event))}
+	view := modelapi.Watch(nil, resp, now)
+	_, _ = io.Copy(io.Discard, resp.Body)
+	if said := view.Verdict(); said.InBody {
+		return said
+	}
+	return v
 }

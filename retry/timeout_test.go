@@ -145,7 +145,7 @@ func TestIdleTimeout(t *testing.T) {
 			return roundTrip(func(req *http.Request) (*http.Response, error) {
 				resp := respond(req, step{status: 200, header: "Content-Type: text/event-stream"}, func() {})
 				resp.ContentLength, d.ctx = -1, req.Context()
-				resp.Body = d
+				resp.Body = &greeting{drip: d, r: strings.NewReader(": hello\n\n")}
 				return resp, nil
 			})
 		}
@@ -175,5 +175,32 @@ func TestIdleTimeout(t *testing.T) {
 		}
 		_ = resp.Body.Close()
 		equal(t, "working", r.Stats().Working, 0)
+
+		// Silent from the begin: nothing was handed on.
+		n := 0
+		silent := roundTrip(func(req *http.Request) (*http.Response, error) {
+			n++
+			resp := respond(req, step{status: 200, header: "Content-Type: text/event-stream"}, func() {})
+			resp.ContentLength, resp.Body = -1, &drip{ctx: req.Context(), every: time.Hour}
+			return resp, nil
+		})
+		resp, err = retry.NewTransport(silent, r).RoundTrip(post(t, "http://upstream/", "{}"))
+		equal(t, "response and calls", []any{resp == nil, n}, []any{true, 4})
+		if !errors.As(err, &to) || !errors.Is(err, retry.ErrExhausted) {
+			t.Errorf("error %v", err)
+		}
 	})
+}
+
+// greeting is a body that says something before it drips.
+type greeting struct {
+	*drip
+	r *strings.Reader
+}
+
+func (g *greeting) Read(p []byte) (int, error) {
+	if g.r.Len() > 0 {
+		return g.r.Read(p)
+	}
+	return g.drip.Read(p)
 }

@@ -202,8 +202,10 @@ func (s *sender) judge(a *answer) (*http.Response, failure) {
 	case resp.StatusCode >= 200 && resp.StatusCode <= 299 && !a.view.Streaming() && jsonLike(resp.Header):
 		a.hold(jsonLimit, false)
 		held = true
+	case resp.StatusCode >= 200 && resp.StatusCode <= 299 && s.req.Method == http.MethodPost && isEvents(resp.Header):
+		a.peek()
 	}
-	if good && a.err != nil {
+	if good && a.err != nil && a.first == 0 {
 		// Nothing was handed on: as if the connection had died before.
 		f := judgeError(l.ctx, l.box.Item, a.err, r.clock.Now())
 		if f.kind != ended {
@@ -218,6 +220,9 @@ func (s *sender) judge(a *answer) (*http.Response, failure) {
 	}
 
 	v := a.view.Verdict()
+	if a.first > 0 {
+		v = a.opening(r.clock.Now())
+	}
 	v.Status = resp.StatusCode
 	own := r.cfg.Validate != nil && good && held && a.whole
 	if own && v.Err == nil && (v.Class == modelapi.Empty || v.Class == modelapi.Truncated || v.Class == modelapi.Refused) {
