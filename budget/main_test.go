@@ -52,21 +52,29 @@ type forever struct{}
 func (forever) Key(time.Time) string      { return "forever" }
 func (forever) End(t time.Time) time.Time { return t.Add(24 * time.Hour) }
 
-const processCap = 1000
+// The caps of the tests: a thousand in all, and few enough that wanderers meet
+// the cap now and then.
+const (
+	processCap = 1000
+	wanderCap  = 60
+)
+
+// owners are those of the processes.
+var owners = []budget.Owner{{Name: "a"}, {Name: "b"}, {Name: "c"}, {Name: "d"}}
 
 // shared is the budget that all processes of a test have.
-func shared(path string) (*budget.Budget, *budget.File, error) {
+func shared(path string, limit int64) (*budget.Budget, *budget.File, error) {
 	f, err := budget.OpenFile(path)
 	if err != nil {
 		return nil, nil, err
 	}
-	b, err := budget.New(budget.Config{Limit: processCap, Headroom: -1, Window: forever{}, Store: f, StoreTimeout: time.Minute})
+	b, err := budget.New(budget.Config{Limit: limit, Headroom: -1, Window: forever{}, Store: f, Owners: owners, StoreTimeout: time.Minute})
 	return b, f, err
 }
 
 // childSpend reserves 1 until it is refused and prints how often it was not.
 func childSpend(args []string) error {
-	b, f, err := shared(args[0])
+	b, f, err := shared(args[0], processCap)
 	if err != nil {
 		return err
 	}
@@ -76,7 +84,7 @@ func childSpend(args []string) error {
 	}
 	granted := 0
 	for granted < most {
-		_, err := b.Reserve(context.Background(), "", 1)
+		_, err := b.Reserve(context.Background(), owners[0].Name, 1)
 		if errors.Is(err, budget.ErrExhausted) {
 			break
 		}
@@ -92,11 +100,12 @@ func childSpend(args []string) error {
 // childWander reserves, reconciles, cancels and leaves at random for ever. It
 // prints every amount before it moves it, and "ok" or "no" afterwards.
 func childWander(args []string) error {
-	b, _, err := shared(args[0])
+	b, _, err := shared(args[0], wanderCap)
 	if err != nil {
 		return err
 	}
-	seed, err := strconv.ParseUint(args[1], 10, 64)
+	owner := args[1]
+	seed, err := strconv.ParseUint(args[2], 10, 64)
 	if err != nil {
 		return err
 	}
@@ -109,10 +118,10 @@ func childWander(args []string) error {
 	for {
 		n := 1 + rnd.Int64N(6)
 		say(fmt.Sprint(n))
-		r, err := b.Reserve(ctx, "", n)
+		r, err := b.Reserve(ctx, owner, n)
 		if errors.Is(err, budget.ErrExhausted) {
 			say("no")
-			if err := b.Adjust(ctx, "", 0); err != nil { // a write of nothing
+			if err := b.Adjust(ctx, owner, 0); err != nil { // a write of nothing
 				return err
 			}
 			continue

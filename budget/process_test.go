@@ -9,6 +9,7 @@ import (
 	"runtime"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/nightfuse/nightfuse/budget"
@@ -43,13 +44,13 @@ func TestFileSharedByProcesses(t *testing.T) {
 	}
 	wg.Wait()
 	equal(t, "granted", total, processCap)
-	b, f, err := shared(path)
+	b, f, err := shared(path, processCap)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer func() { _ = f.Close() }()
 	equal(t, "spent", spent(t, b), int64(processCap))
-	mustRefuse(t, b, "", 1, budget.ErrExhausted)
+	mustRefuse(t, b, owners[1].Name, 1, budget.ErrExhausted)
 	files, err := os.ReadDir(filepath.Dir(path))
 	if err != nil || len(files) != 3 {
 		t.Errorf("files %v (%v), want the two slots and the lock", files, err)
@@ -58,82 +59,112 @@ func TestFileSharedByProcesses(t *testing.T) {
 
 // Processes that are killed at any point: what they were told was granted is
 // spent, nothing else is but the amount in hand at the kill, the store stays
-// readable, and the lock does not stay behind.
+// readable, and the lock does not stay behind. Each process is an owner of its
+// own, so that what it leaves can be compared to the unit.
 func TestFileSurvivesKills(t *testing.T) {
 	t.Parallel()
-	kills := 24
-	if long {
-		kills = 400
+	const processes = 4
+	kills := 200
+	if testing.Short() {
+		kills = 40
 	}
 	path := filepath.Join(t.TempDir(), "spend")
-	var mu sync.Mutex
-	var sure, low, high int64 // of what all processes together have spent
+	var refused, inHand atomic.Int64
 	var wg sync.WaitGroup
-	for p := range 4 {
+	for p := range processes {
 		wg.Go(func() {
 			rnd := rand.New(rand.NewPCG(uint64(p), 3))
-			for k := range kills / 4 {
-				cmd, lines := child(t, "wander", path, fmt.Sprint(p*1000+k))
-				var own, hand int64
-				end := 1 + rnd.IntN(120)
-				for n := 0; lines.Scan(); n++ {
-					switch text := lines.Text(); text {
-					case "ok":
-						own, hand = own+hand, 0
-					case "no":
-						hand = 0
-					default:
-						delta, err := strconv.ParseInt(text, 10, 64)
-						if err != nil {
-							t.Errorf("%q: %v", text, err)
-						}
-						hand = delta
-					}
-					if n == end { // wherever it is by now; what it has said is read on
-						if err := cmd.Process.Kill(); err != nil {
-							t.Error(err)
-						}
-					}
-				}
-				_ = cmd.Wait()
-				if cmd.ProcessState.Exited() && runtime.GOOS != "windows" {
-					t.Errorf("a process ended by itself: %v", cmd.ProcessState)
-				}
-				mu.Lock()
-				sure, low, high = sure+own, low+min(hand, 0), high+max(hand, 0)
-				mu.Unlock()
-				b, f, err := shared(path)
+			for k := range kills / processes {
+				own, hand, no := wander(t, path, p, fmt.Sprint(p*1000+k), 1+rnd.IntN(120))
+				refused.Add(no)
+				b, f, err := shared(path, wanderCap)
 				if err != nil {
 					t.Errorf("after a kill: %v", err)
 					return
 				}
-				if got := spent(t, b); got < 0 || got > processCap {
-					t.Errorf("spent %d of %d", got, processCap)
+				st, err := b.Status(t.Context())
+				if err != nil {
+					t.Error(err)
+				}
+				got := st.Owners[p].Spent
+				if got != own && got != own+hand {
+					t.Errorf("process %d, kill %d: spent %d, want the acknowledged %d, or with what was in hand %d", p, k, got, own, own+hand)
+				}
+				if hand != 0 && got == own+hand {
+					inHand.Add(1)
+				}
+				if st.Spent < got || st.Spent > wanderCap {
+					t.Errorf("process %d, kill %d: all have spent %d of %d, this one %d", p, k, st.Spent, wanderCap, got)
+				}
+				if k < kills/processes-1 { // the operator's correction, so that the cap is not all there is
+					if err := b.Adjust(t.Context(), owners[p].Name, -got); err != nil {
+						t.Error(err)
+					}
 				}
 				_ = f.Close()
 			}
 		})
 	}
 	wg.Wait()
-	b, f, err := shared(path)
+	b, f, err := shared(path, wanderCap)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer func() { _ = f.Close() }()
-	got := spent(t, b)
-	if got < sure+low || got > sure+high {
-		t.Errorf("spent %d, want %d, and for what was in hand at the kills %+d to %+d", got, sure, low, high)
+	st, err := b.Status(t.Context())
+	if err != nil {
+		t.Fatal(err)
 	}
-	t.Logf("%d kills: spent %d, acknowledged %d, in hand %+d to %+d", kills, got, sure, low, high)
+	sum := int64(0)
+	for _, o := range st.Owners {
+		sum += o.Spent
+	}
+	equal(t, "spent by all", st.Spent, sum)
+	t.Logf("%d kills, %d of them between a write and its acknowledgement; %d refusals", kills, inHand.Load(), refused.Load())
+	if refused.Load() == 0 {
+		t.Error("nothing was refused: the cap was never near")
+	}
+}
+
+// wander lets a process of the owner p wander until it has said n things, kills
+// it wherever it is by then, and returns what it has spent for sure, what it
+// was about to change, and how often it was refused.
+func wander(t *testing.T, path string, p int, seed string, n int) (own, hand, no int64) {
+	cmd, lines := child(t, "wander", path, owners[p].Name, seed)
+	for said := 0; lines.Scan(); said++ {
+		switch text := lines.Text(); text {
+		case "ok":
+			own, hand = own+hand, 0
+		case "no":
+			hand = 0
+			no++
+		default:
+			delta, err := strconv.ParseInt(text, 10, 64)
+			if err != nil {
+				t.Errorf("%q: %v", text, err)
+			}
+			hand = delta
+		}
+		if said == n { // what it says until the kill is read on
+			if err := cmd.Process.Kill(); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+	_ = cmd.Wait()
+	if cmd.ProcessState.Exited() && runtime.GOOS != "windows" {
+		t.Errorf("a process ended by itself: %v", cmd.ProcessState)
+	}
+	return own, hand, no
 }
 
 // Nights that end with a power cut, on a disk that loses what was not synced
 // and whose writes and syncs fail now and then.
 func TestFileSurvivesPowerCuts(t *testing.T) {
 	t.Parallel()
-	nights := 300
-	if long {
-		nights = 10_000
+	nights := cutNights
+	if testing.Short() {
+		nights = 300
 	}
 	rnd := rand.New(rand.NewPCG(5, 6))
 	disk := durabletest.NewDisk(1)

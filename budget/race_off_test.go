@@ -1,0 +1,8 @@
+//go:build !race
+
+package budget_test
+
+const (
+	cutNights = 10_000
+	raced     = false
+)
