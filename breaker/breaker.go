@@ -10,6 +10,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/nightfuse/nightfuse/internal/call"
 )
 
 // Breaker guards one upstream. Make one with New; most callers then want Do,
@@ -181,7 +183,7 @@ func (b *Breaker) grant(ctx context.Context, p *Permit, ev event) error {
 	b.tell()
 	if err == nil && ctx.Err() != nil {
 		p.Ignore()
-		return context.Cause(ctx)
+		return call.Stopped(ctx, "breaker: admitted too late")
 	}
 	return err
 }

@@ -118,9 +118,11 @@ func judgeAnswer(ctx context.Context, v modelapi.Verdict) Result {
 	case modelapi.QuotaPerDay:
 		r.Outcome, r.daily = Failure, true
 	case modelapi.Auth:
-		r.Outcome = Fatal
-		if v.Effective() == http.StatusForbidden {
-			r.Outcome = Failure
+		switch v.Effective() {
+		case http.StatusForbidden, http.StatusProxyAuthRequired:
+			r.Outcome = judgeStatus(v.Effective())
+		default: // also a 400 that is about the key
+			r.Outcome = Fatal
 		}
 	case modelapi.Truncated, modelapi.Refused:
 		r.Outcome = Ignored

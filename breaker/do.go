@@ -18,7 +18,7 @@ func (b *Breaker) Do(ctx context.Context, fn func(context.Context) error) error 
 		return fn(ctx)
 	}
 	if ctx.Err() != nil {
-		return context.Cause(ctx)
+		return call.Stopped(ctx, "breaker: not asked")
 	}
 	box := call.With(ctx)
 	p, err := b.Allow(ctx)
@@ -34,8 +34,9 @@ func (b *Breaker) Do(ctx context.Context, fn func(context.Context) error) error 
 	returned := false
 	defer p.settleUnwound(&returned)
 	err = fn(box)
+	r := b.classified(ctx, err)
 	returned = true
-	p.Done(b.classified(ctx, err))
+	p.Done(r)
 	return err
 }
 
@@ -47,7 +48,7 @@ func (b *Breaker) classified(ctx context.Context, err error) Result {
 	return r
 }
 
-// settleUnwound settles a permit whose call has not returned. It must be
+// settleUnwound settles a permit whose call, or its Classify, has not returned. It must be
 // deferred itself, or recover would see nothing.
 func (p *Permit) settleUnwound(returned *bool) {
 	if *returned {

@@ -208,12 +208,12 @@ func (b *Breaker) fail(c claim, ev *event, who any) {
 // identity is what a repeated failure is counted under: the item by its name,
 // else by its box, else nothing, so that each call counts.
 func identity(ctx context.Context) any {
-	switch box := call.From(ctx); {
-	case box == nil:
-		return nil
-	case box.ID != "":
+	box := call.From(ctx)
+	if box != nil && box.ID != "" {
 		return box.ID
-	default:
-		return box.Item
 	}
+	if it := box.Own(); it != nil {
+		return it
+	}
+	return nil
 }

@@ -63,7 +63,7 @@ func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 		return t.Base().RoundTrip(req)
 	}
 	if ctx.Err() != nil {
-		return chain.Refuse(req, context.Cause(ctx))
+		return chain.Refuse(req, call.Stopped(ctx, "breaker: not asked"))
 	}
 	p, err := b.Allow(ctx)
 	if err != nil {
@@ -84,14 +84,18 @@ func (t *Transport) send(ctx context.Context, b *Breaker, p *Permit, req, in *ht
 	returned := false
 	defer p.settleUnwound(&returned)
 	resp, err := t.Send(box, in)
-	returned = true
 	if err != nil {
-		p.Done(b.classified(ctx, err))
+		r := b.classified(ctx, err)
+		returned = true
+		p.Done(r)
 		return nil, err
 	}
+	returned = true
 	resp.Request = req
 	view := modelapi.Watch(box, resp, b.clock.Now())
 	view.OnEnd(func(v modelapi.Verdict) {
+		judged := false
+		defer p.settleUnwound(&judged)
 		r := judgeAnswer(ctx, v)
 		if b.cfg.Classify != nil {
 			if o := b.cfg.Classify(resp, v.Err); o != Auto {
@@ -101,6 +105,7 @@ func (t *Transport) send(ctx context.Context, b *Breaker, p *Permit, req, in *ht
 				r.Err = &answerError{v}
 			}
 		}
+		judged = true
 		p.Done(r)
 	})
 	return resp, nil

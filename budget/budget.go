@@ -109,7 +109,7 @@ func (b *Budget) owner(name string) (int, bool) {
 // mayUseHeadroom reports whether the call in box finishes something that was
 // begun: an attempt after the item's first, or a breaker's probe.
 func mayUseHeadroom(box *call.Box) bool {
-	return box != nil && (box.Probe || box.Attempt != nil && box.Attempt.N > 1 || box.Item.Calls() > 0)
+	return box != nil && (box.Probe || box.Attempt != nil && box.Attempt.N > 1)
 }
 
 // Reserve takes estimate units from the window that it is now, in one step
@@ -139,7 +139,7 @@ func (b *Budget) Reserve(ctx context.Context, owner string, estimate int64) (*Re
 		return nil, b.refuse(e)
 	}
 	if ctx.Err() != nil {
-		return nil, stop(ctx, "budget: not reserved")
+		return nil, call.Stopped(ctx, "budget: not reserved")
 	}
 	if b.owing.Load() {
 		b.book() // before the reservation, so that it sees what is owed
@@ -167,7 +167,7 @@ func (b *Budget) Reserve(ctx context.Context, owner string, estimate int64) (*Re
 	b.mu.Unlock()
 	switch {
 	case err != nil:
-		if _, ok := err.(*stopped); ok {
+		if _, ok := err.(*call.StoppedError); ok {
 			return nil, err
 		}
 		return b.withoutStore(r, m, owner, now, err)

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"sync"
 	"time"
+
+	"github.com/nightfuse/nightfuse/internal/call"
 )
 
 // maxBatch bounds the changes of one [Store.Apply].
@@ -61,7 +63,7 @@ func (c *combiner) do(ctx context.Context, p *pending) error {
 		case lead = <-p.turn:
 		case <-ctx.Done():
 			if gone := c.leave(p); gone {
-				return stop(ctx, "budget: waiting for the store")
+				return call.Stopped(ctx, "budget: waiting for the store")
 			}
 			lead = <-p.turn
 		}

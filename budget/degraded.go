@@ -87,28 +87,25 @@ func (b *Budget) settleOwed(r *Reservation, delta int64) {
 func (b *Budget) book() {
 	b.mu.Lock()
 	owed := b.owed
-	b.owed, b.owedSum = nil, 0
+	b.owed = nil // owedSum keeps what is under way: until it is booked it counts against Local
 	b.owing.Store(false)
 	b.mu.Unlock()
 	now := b.clock.Now()
 	failed := false
 	for d, n := range owed {
-		if n == 0 {
-			continue
-		}
-		if !failed {
+		if n != 0 && !failed {
 			m := move{span: d.span, owner: d.owner, delta: n, expire: max(d.span.expire(now), minKeep)}
 			_, err := b.move(context.Background(), m)
 			failed = err != nil
-			if !failed {
-				if n > 0 {
-					b.emit(Event{Kind: EventBooked, Owner: b.ownerName(d.owner), Window: d.span.key, Amount: n})
-				}
-				continue
+			if !failed && n > 0 {
+				b.emit(Event{Kind: EventBooked, Owner: b.ownerName(d.owner), Window: d.span.key, Amount: n})
 			}
 		}
 		b.mu.Lock()
-		b.owe(d, n)
+		b.owedSum -= n
+		if failed && n != 0 {
+			b.owe(d, n)
+		}
 		b.mu.Unlock()
 	}
 }

@@ -31,7 +31,7 @@
 // A refused call gets a [*RefusedError]: how much of what is spent, until when,
 // and why. It was not sent and says so by its methods. With [ErrExhausted] and
 // [ErrStore] the item is pending and can be tried in time; [ErrTooLarge],
-// [ErrEstimate] and [ErrUnknownOwner] are the item's or the caller's fault.
+// [ErrEstimate] is the item's fault; [ErrUnknownOwner] is the program's, and leaves the item pending.
 //
 // # Rules of a reservation
 //

@@ -3,6 +3,8 @@ package budget
 import (
 	"context"
 	"fmt"
+
+	"github.com/nightfuse/nightfuse/internal/call"
 )
 
 // A Lease is a [Store] that takes amounts from another in chunks and hands
@@ -51,7 +53,7 @@ func (l *Lease) enter(ctx context.Context) error {
 	case l.turn <- struct{}{}:
 		return nil
 	case <-ctx.Done():
-		return stop(ctx, "budget: waiting for a lease")
+		return call.Stopped(ctx, "budget: waiting for a lease")
 	}
 }
 

@@ -3,6 +3,8 @@ package budget
 import (
 	"context"
 	"time"
+
+	"github.com/nightfuse/nightfuse/internal/call"
 )
 
 // move is one amount moved between a window's counters and a reservation.
@@ -61,7 +63,7 @@ func (b *Budget) move(ctx context.Context, m move) (moved, error) {
 	p := &pending{undo: m.expire > 0 && m.poolMax > 0}
 	p.change.Ops = m.ops(p.buf[:0])
 	if err := b.combine.do(ctx, p); err != nil {
-		if _, ok := err.(*stopped); !ok {
+		if _, ok := err.(*call.StoppedError); !ok {
 			b.storeFailed(err)
 		}
 		return moved{}, err

@@ -61,14 +61,15 @@ func NewPacer(c PacerConfig) (*Pacer, error) {
 	if err := checkPacer(c); err != nil {
 		return nil, fmt.Errorf("budget: pacer: %w", err)
 	}
+	headroom := max(c.Headroom, 0) // below 0 is none, as in a Config
 	if c.Requests > 0 {
-		p.requests = newRequestSpacer(float64(c.Requests) * (1 - c.Headroom))
+		p.requests = newRequestSpacer(float64(c.Requests) * (1 - headroom))
 	}
 	if c.Tokens > 0 {
-		p.tokens = newTokenSpacer(float64(c.Tokens) * (1 - c.Headroom))
+		p.tokens = newTokenSpacer(float64(c.Tokens) * (1 - headroom))
 	}
 	if c.Adapt {
-		p.curve = newCurve(c.Headroom)
+		p.curve = newCurve(headroom)
 	}
 	p.events.hook, p.events.lost = c.OnEvent, p.hookPanicked
 	return p, nil
@@ -100,7 +101,7 @@ func (s Slot) At() time.Time { return s.at }
 // [*LateError]. Calls of an Express owner, known by [WithOwner], do not wait.
 func (p *Pacer) Wait(ctx context.Context, tokens int64) (Slot, error) {
 	if ctx.Err() != nil {
-		return Slot{}, stop(ctx, "budget: not waiting for a turn")
+		return Slot{}, call.Stopped(ctx, "budget: not waiting for a turn")
 	}
 	tokens = min(max(tokens, 0), MaxAmount)
 	if len(p.express) > 0 {
@@ -177,7 +178,7 @@ func (p *Pacer) abandon(ctx context.Context, w *waiter) error {
 	p.undo(now, w)
 	p.remove(w)
 	p.stats.Abandoned++
-	return stop(ctx, "budget: pacer "+p.name+": waiting for a turn")
+	return call.Stopped(ctx, "budget: pacer "+p.name+": waiting for a turn")
 }
 
 // remove takes w out of the queue and tells the next; p.mu is held.

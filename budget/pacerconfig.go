@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math"
 	"net/http"
 	"slices"
 )
@@ -27,8 +28,8 @@ type PacerConfig struct {
 	// others share it. It may go with known limits.
 	Adapt bool
 
-	// Headroom is the share of the rate left to people on the same key; 0 =
-	// none, below 1. It costs that share of the speed.
+	// Headroom is the share of the rate left to people on the same key; 0
+	// and below = none, below 1. It costs that share of the speed.
 	Headroom float64
 
 	// Express are owners whose calls go at once and are counted: people.
@@ -65,8 +66,8 @@ func checkPacer(c PacerConfig) error {
 	if c.Tokens < 0 || c.Tokens > MaxAmount {
 		bad("Tokens %d: must be 0 to %d", c.Tokens, int64(MaxAmount))
 	}
-	if !(c.Headroom >= 0 && c.Headroom < 1) {
-		bad("Headroom %v: must be 0 to below 1", c.Headroom)
+	if !(c.Headroom < 1) || math.IsInf(c.Headroom, -1) {
+		bad("Headroom %v: must be below 1", c.Headroom)
 	}
 	if slices.Contains(c.Express, "") {
 		bad("Express: an owner without a name")

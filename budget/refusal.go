@@ -93,9 +93,11 @@ func (e *RefusedError) Unwrap() []error {
 }
 
 // RefusedBy returns "budget" when the budget refused, and "" when the fault is
-// the item's or the caller's.
+// the item's: an estimate that is none or can never fit. An unknown owner is a
+// fault of the program's, and every item is as good as before.
 func (e *RefusedError) RefusedBy() string {
-	if e.Reason == ErrExhausted || e.Reason == ErrStore {
+	switch e.Reason {
+	case ErrExhausted, ErrStore, ErrUnknownOwner:
 		return "budget"
 	}
 	return ""
@@ -115,7 +117,7 @@ func (e *RefusedError) waits() bool { return e.settled || e.Outstanding > 0 }
 // RetryAt returns the window's end, and false while open reservations may give
 // something back before, or when trying again is pointless.
 func (e *RefusedError) RetryAt() (time.Time, bool) {
-	if e.RefusedBy() == "" || e.waits() {
+	if e.RefusedBy() == "" || e.Reason == ErrUnknownOwner || e.waits() {
 		return time.Time{}, false
 	}
 	return e.Until, true
@@ -126,7 +128,7 @@ func (e *RefusedError) RetryAt() (time.Time, bool) {
 // window ends or somebody adjusts the budget. Its error is the context's
 // cause, or e itself when waiting is pointless.
 func (e *RefusedError) Await(ctx context.Context) error {
-	if e.RefusedBy() == "" {
+	if e.RefusedBy() == "" || e.Reason == ErrUnknownOwner {
 		return e
 	}
 	for !e.settled {
@@ -145,19 +147,3 @@ func (e *RefusedError) Await(ctx context.Context) error {
 	}
 	return nil
 }
-
-// stopped is the error of a wait that ended with the caller's context: nothing
-// was sent.
-type stopped struct {
-	what  string
-	err   error // the context's
-	cause error
-}
-
-func stop(ctx context.Context, what string) error {
-	return &stopped{what, ctx.Err(), context.Cause(ctx)}
-}
-
-func (e *stopped) Error() string   { return fmt.Sprintf("%s: %v", e.what, e.cause) }
-func (e *stopped) Unwrap() []error { return []error{e.err, e.cause} }
-func (e *stopped) NotSent() bool   { return true }

@@ -280,7 +280,7 @@ func TestTransportOwners(t *testing.T) {
 	read(t, rt, post(t, job, "{}"))
 	read(t, rt, post(t, budget.WithOwner(job, "human"), "{}"))
 	_, err := rt.RoundTrip(post(t, t.Context(), "{}"))
-	if !errors.Is(err, budget.ErrUnknownOwner) || call.RefusedBy(err) != "" {
+	if !errors.Is(err, budget.ErrUnknownOwner) || call.RefusedBy(err) != "budget" {
 		t.Errorf("err = %v", err)
 	}
 	st, err := b.Status(t.Context())

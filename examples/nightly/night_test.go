@@ -139,7 +139,7 @@ func lastLine(s string) string {
 
 func TestNight(t *testing.T) {
 	t.Parallel()
-	const items = 2000 // long enough to run into the outage
+	const items = 1400 // long enough to run into the outage
 	synctest.Test(t, func(t *testing.T) {
 		dir, up := nightDir(t, items), upstream(t, "night")
 		first := runNight(t, up, dir)
@@ -235,7 +235,7 @@ func TestLimit(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		whole := upstream(t, "ok")
-		if o := runNight(t, whole, nightDir(t, 600)); o.exit != exitDone {
+		if o := runNight(t, whole, nightDir(t, 600), "-headroom", "0"); o.exit != exitDone {
 			t.Fatalf("without a limit: exit %d\n%s", o.exit, o.stdout)
 		}
 		need := whole.Stats().Tokens

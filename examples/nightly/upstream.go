@@ -14,8 +14,8 @@ import (
 // demoKey is what the fake accepts.
 const demoKey = "demo-key"
 
-// demoRPM is the fake's limit: the night's 4,000 items fit into some 15 s.
-const demoRPM = 18_000
+// demoRPM is the fake's limit: the night's 4,000 items fit into some 12 s.
+const demoRPM = 24_000
 
 var upstreams = []string{"night", "ok", "429", "401", "outage"}
 
@@ -28,7 +28,7 @@ func demoUpstream(name string, seed uint64, quota int64, clk clock) (*fakemodel.
 		Seed:    seed,
 		Key:     demoKey,
 		Limits:  fakemodel.Limits{RPM: demoRPM, Burst: demoRPM / 600, DailyTokens: quota},
-		Latency: fakemodel.Latency{Median: 60 * time.Millisecond, Sigma: 0.5, SlowShare: 0.01, Reject: 5 * time.Millisecond},
+		Latency: fakemodel.Latency{Median: 40 * time.Millisecond, Sigma: 0.5, SlowShare: 0.01, Reject: 5 * time.Millisecond},
 		Hints:   fakemodel.Hints{Millis: true},
 
 		SinceFirstCall: true,
@@ -37,7 +37,7 @@ func demoUpstream(name string, seed uint64, quota int64, clk clock) (*fakemodel.
 	switch name {
 	case "night":
 		cfg.Faults = fakemodel.Faults{
-			Outages:   []fakemodel.Outage{{From: 4 * time.Second, To: 6 * time.Second}},
+			Outages:   []fakemodel.Outage{{From: 3 * time.Second, To: 5 * time.Second}},
 			Poison:    fakemodel.Pick{Share: 0.02},
 			Empty:     fakemodel.Pick{Share: 0.002},
 			EmptyOnce: fakemodel.Pick{Share: 0.005},

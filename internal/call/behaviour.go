@@ -106,3 +106,22 @@ func Await(ctx context.Context, err error) (waited bool, _ error) {
 	}
 	return true, wait(ctx)
 }
+
+// Stopped returns the error of a guard that did not let a call out because its
+// ctx has ended: nothing was sent. errors.Is finds the context's error and its
+// cause. what says which guard, and in which step.
+func Stopped(ctx context.Context, what string) error {
+	return &StoppedError{what, ctx.Err(), context.Cause(ctx)}
+}
+
+// StoppedError is the error that Stopped returns.
+type StoppedError struct {
+	what       string
+	err, cause error
+}
+
+func (e *StoppedError) Error() string   { return e.what + ": " + e.cause.Error() }
+func (e *StoppedError) Unwrap() []error { return []error{e.err, e.cause} }
+
+// NotSent is true: nothing left the process.
+func (e *StoppedError) NotSent() bool { return true }

@@ -99,6 +99,15 @@ func With(ctx context.Context) *Box {
 	return b
 }
 
+// Own returns the Item that the Box belongs to, nil for a nil Box and for a
+// mere setting, under which each call is an item of its own.
+func (b *Box) Own() *Item {
+	if b == nil || b.many {
+		return nil
+	}
+	return b.Item
+}
+
 // Setting is With for a setting that may hold for many items, such as who
 // pays. Outside of an item it begins none: two calls under the same setting
 // are two items, and one's refusal says nothing about the other.

@@ -313,3 +313,14 @@ func TestSettingBeginsNoItem(t *testing.T) {
 		t.Error("a setting within an item lost the item")
 	}
 }
+
+func TestStopped(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithCancelCause(t.Context())
+	why := errors.New("shutting down")
+	cancel(why)
+	err := call.Stopped(ctx, "breaker: not asked")
+	if !errors.Is(err, why) || !errors.Is(err, context.Canceled) || !call.NotSent(err) || err.Error() != "breaker: not asked: shutting down" {
+		t.Errorf("err = %v, not sent %v", err, call.NotSent(err))
+	}
+}

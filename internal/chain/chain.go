@@ -49,6 +49,9 @@ type Link struct {
 	marked bool // part may be met again below
 }
 
+// maxDepth bounds the walk inwards: a wrapper may say that it wraps itself.
+const maxDepth = 64
+
 // linked is how a link is recognised below another.
 type linked interface{ chainLink() *Link }
 
@@ -61,21 +64,23 @@ func New(rank Rank, part any, missing bool, base http.RoundTripper) Link {
 	if base == nil {
 		base = http.DefaultTransport
 	}
-	l := Link{rank: rank, part: part, base: base}
+	// Unless the whole way to the standard transport is seen, the same guard
+	// may hide on it.
+	l := Link{rank: rank, part: part, base: base, marked: true}
+	twice := false
 	var errs []error
 	if missing {
 		errs = append(errs, fmt.Errorf("%w: %v", ErrNilPart, rank))
 	}
-	for rt := base; ; {
+	rt := base
+	for range maxDepth {
 		if in, ok := rt.(linked); ok {
 			in := in.chainLink()
 			if in.rank > rank {
 				errs = append(errs, fmt.Errorf("%w: %v must be built around %v, not inside it (innermost first: budget, breaker, pacer, retry, deadletter)",
 					ErrOrder, in.rank, rank))
 			}
-			if in.part == part {
-				l.marked = true
-			}
+			twice = twice || in.part == part
 			if in.err != nil {
 				// The inner link has looked further down already.
 				errs = append(errs, in.err)
@@ -84,10 +89,8 @@ func New(rank Rank, part any, missing bool, base http.RoundTripper) Link {
 		}
 		u, ok := rt.(interface{ Unwrap() http.RoundTripper })
 		if !ok || u.Unwrap() == nil {
-			// Behind anything but the standard transport the same guard may
-			// hide where it cannot be seen from here.
-			if _, std := rt.(*http.Transport); !std {
-				l.marked = true
+			if _, std := rt.(*http.Transport); std {
+				l.marked = twice
 			}
 			break
 		}

@@ -188,3 +188,16 @@ func TestCloseIdle(t *testing.T) {
 		t.Errorf("passed on %d times", c.n)
 	}
 }
+
+type selfish struct{ http.RoundTripper }
+
+func (s *selfish) Unwrap() http.RoundTripper { return s }
+
+func TestWrapperOfItself(t *testing.T) {
+	t.Parallel()
+	g := wrap(chain.Breaker, &selfish{answer(ok)}, new(int))
+	req, _ := post(t)
+	if _, err := g.RoundTrip(req); err != nil || g.seen != 1 {
+		t.Errorf("err = %v, seen %d", err, g.seen)
+	}
+}
