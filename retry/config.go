@@ -180,6 +180,7 @@ func New(c Config) (*Retrier, error) {
 	if r.draw == nil {
 		r.draw = rand.Float64
 	}
+	r.epoch = r.clock.Now()
 	r.stats.window.init()
 	return r, nil
 }

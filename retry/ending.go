@@ -1,16 +1,12 @@
 package retry
 
-import (
-	"time"
-
-	"github.com/nightfuse/nightfuse/internal/call"
-)
+import "github.com/nightfuse/nightfuse/internal/call"
 
 // error makes the item's Error.
-func (l *loop) error(cause error, now time.Time) *Error {
+func (l *loop) error(cause error) *Error {
 	last := l.last
 	e := &Error{
-		Calls: l.calls, Elapsed: now.Sub(l.start), Cause: cause, Last: last.err,
+		Calls: l.calls, Elapsed: l.r.tick() - l.start, Cause: cause, Last: last.err,
 		Status: last.status, Code: last.code, Header: last.header, Body: last.body,
 	}
 	if e.Last == nil && cause == errLimit {
@@ -27,7 +23,7 @@ func (l *loop) error(cause error, now time.Time) *Error {
 
 // end ends the item before an attempt was made.
 func (l *loop) end(cause error) error {
-	return l.finish(l.error(cause, l.r.clock.Now()))
+	return l.finish(l.error(cause))
 }
 
 // item returns what the item's calls share, nil when no call was begun and
@@ -59,7 +55,7 @@ func (l *loop) settle(e *Error) {
 		s.refused.Add(1)
 	} else {
 		s.failed.Add(1)
-		s.window.end(l.start.Add(e.Elapsed), false, e.Elapsed, 0)
+		s.window.end(l.r.tick(), false, e.Elapsed, 0)
 	}
 	if it := l.item(); it != nil {
 		it.Fail(e)

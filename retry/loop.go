@@ -15,15 +15,16 @@ type loop struct {
 	r     *Retrier
 	ctx   context.Context // the caller's
 	up    *call.Box       // the caller's; nil when there is none
+	lazy  *call.Lazy      // the first attempt's context, where nobody has asked for its Box yet
 	box   *call.Box       // the first attempt's, whose Item all share
 	id    string
 	limit *call.Limit
 	out   *Outcome
 
-	start   time.Time // of the item
-	began   time.Time // of the attempt in hand
-	failed  time.Time // of the first failure
-	failing bool      // failed is set
+	start   time.Duration // of the item, by tick
+	began   time.Time     // of the attempt in hand; zero where no hook will ask
+	failed  time.Time     // of the first failure
+	failing bool          // failed is set
 	held    time.Duration
 
 	calls    int  // sent
@@ -48,7 +49,7 @@ type loop struct {
 // begin starts the item.
 func (l *loop) begin() {
 	r := l.r
-	l.start = r.clock.Now()
+	l.start = r.tick()
 	r.stats.items.Add(1)
 	if b := l.up; b != nil {
 		l.id, l.limit = b.ID, b.Limit
@@ -66,7 +67,7 @@ func (l *loop) leave() {
 	l.over = true
 	if l.away {
 		l.sent()
-		l.r.stats.window.call(l.r.clock.Now())
+		l.r.stats.window.call(l.r.tick())
 	}
 	l.giveBack()
 	l.r.stats.failed.Add(1)
@@ -82,7 +83,7 @@ func (l *loop) stop() {
 
 // attempt starts an attempt of the function form and returns its context, or
 // the item's end.
-func (l *loop) attempt() (*call.Box, error) {
+func (l *loop) attempt() (context.Context, error) {
 	if err := l.ready(); err != nil {
 		return nil, err
 	}
@@ -92,6 +93,11 @@ func (l *loop) attempt() (*call.Box, error) {
 		l.limer.start(ctx)
 		l.limer.set(&timeoutError{"no answer", d})
 		ctx = l.limer.ctx
+	}
+	if l.up == nil && l.box == nil && l.lazy == nil {
+		l.lazy = &call.Lazy{Context: ctx}
+		l.away = true
+		return l.lazy, nil
 	}
 	b := l.open(ctx)
 	b.Begin(b.Item.Calls() + 1)
@@ -103,8 +109,7 @@ func (l *loop) attempt() (*call.Box, error) {
 
 // ready checks that an attempt may start.
 func (l *loop) ready() error {
-	l.began = l.start
-	if l.failing || l.held > 0 {
+	if l.r.cfg.OnAttempt != nil {
 		l.began = l.r.clock.Now()
 	}
 	if l.ctx.Err() != nil {
@@ -123,6 +128,9 @@ func (l *loop) ready() error {
 // open returns the Box of the next attempt.
 func (l *loop) open(ctx context.Context) *call.Box {
 	b := call.With(ctx)
+	if l.lazy != nil {
+		l.box, l.lazy = l.lazy.Box(), nil
+	}
 	if l.box == nil {
 		l.box = b
 	}
@@ -135,7 +143,12 @@ func (l *loop) open(ctx context.Context) *call.Box {
 // sent counts the attempt in hand as a call.
 func (l *loop) sent() {
 	l.calls++
-	l.box.Item.Sent()
+	if l.lazy != nil {
+		l.box = l.lazy.Asked() // whoever asks later finds an item of its own
+	}
+	if l.box != nil {
+		l.box.Item.Sent()
+	}
 	l.r.stats.calls.Add(1)
 	if l.calls > 1 {
 		l.r.stats.retries.Add(1)
@@ -147,27 +160,30 @@ func (l *loop) sent() {
 func (l *loop) succeed() {
 	l.stop()
 	l.sent()
-	now := l.r.clock.Now()
 	if l.r.cfg.OnAttempt != nil {
-		l.r.cfg.OnAttempt(Attempt{ID: l.id, N: l.calls, Start: l.began, Took: now.Sub(l.began), Request: l.req})
+		l.r.cfg.OnAttempt(Attempt{ID: l.id, N: l.calls, Start: l.began, Took: l.r.clock.Now().Sub(l.began), Request: l.req})
 	}
-	l.done(now, 1)
+	l.done(1)
 }
 
 // done settles an item that succeeded; calls are those not yet in the window.
-func (l *loop) done(now time.Time, calls uint64) {
+func (l *loop) done(calls uint64) {
+	now := l.r.tick()
 	l.over = true
 	if l.up != nil {
 		l.box.Item.Fail(nil) // nobody else reads a new one
 	}
 	l.r.stats.done.Add(1)
-	l.r.stats.window.end(now, true, now.Sub(l.start), calls)
+	l.r.stats.window.end(now, true, now-l.start, calls)
 	l.out.note(l.calls, nil)
 }
 
 // fail takes the error of a function's attempt, waits, and returns nil for
 // another attempt or the item's end.
 func (l *loop) fail(err error) error {
+	if l.lazy != nil {
+		l.box, l.lazy = l.lazy.Box(), nil
+	}
 	now := l.r.clock.Now()
 	if l.limer != nil {
 		err = l.limer.reason(err)
@@ -195,7 +211,7 @@ func (l *loop) next(f failure, now time.Time) (pause, *Error) {
 	l.away = false
 	if !f.unsent {
 		l.sent()
-		l.r.stats.window.call(now)
+		l.r.stats.window.call(l.r.tick())
 	}
 	if f.hinted {
 		l.r.stats.hints.Add(1)
@@ -215,7 +231,7 @@ func (l *loop) next(f failure, now time.Time) (pause, *Error) {
 		cause = contextError(l.ctx) // a hook may have cancelled
 	}
 	if cause != nil {
-		return p, l.error(cause, now)
+		return p, l.error(cause)
 	}
 	return p, nil
 }

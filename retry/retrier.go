@@ -26,6 +26,7 @@ type Retrier struct {
 	cfg         Config
 	clock       Clock
 	ownClock    bool          // the clock is the Config's
+	epoch       time.Time     // when it was made
 	callTimeout time.Duration // of a function's attempt; 0 = none
 	headers     *timeoutError // of an attempt to its headers; nil = none
 	idle        *timeoutError // of a read; nil = none
@@ -41,7 +42,7 @@ type Retrier struct {
 func (r *Retrier) Name() string { return r.cfg.Name }
 
 // Stats returns what the Retrier has done so far and is doing.
-func (r *Retrier) Stats() Stats { return r.stats.read(r.cfg.Name, r.clock.Now()) }
+func (r *Retrier) Stats() Stats { return r.stats.read(r.cfg.Name, r.tick()) }
 
 // String returns Stats as JSON, so that a Retrier is an expvar.Var.
 func (r *Retrier) String() string {
@@ -95,15 +96,15 @@ func Do[T any](ctx context.Context, r *Retrier, fn func(context.Context) (T, err
 	l.begin()
 	defer l.leave()
 	for {
-		b, err := l.attempt()
+		ctx, err := l.attempt()
 		if err != nil {
 			return none, err
 		}
 		var v T
 		if len(guards) == 0 {
-			v, err = fn(b)
+			v, err = fn(ctx)
 		} else {
-			v, err = guarded(b, fn, guards)
+			v, err = guarded(ctx, fn, guards)
 		}
 		if err == nil {
 			l.succeed()
@@ -136,14 +137,14 @@ func (r *Retrier) Do(ctx context.Context, fn func(context.Context) error, guards
 	l.begin()
 	defer l.leave()
 	for {
-		b, err := l.attempt()
+		ctx, err := l.attempt()
 		if err != nil {
 			return err
 		}
 		if len(guards) == 0 {
-			err = fn(b)
+			err = fn(ctx)
 		} else {
-			err = guardedErr(b, fn, guards)
+			err = guardedErr(ctx, fn, guards)
 		}
 		if err == nil {
 			l.succeed()

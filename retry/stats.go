@@ -167,7 +167,7 @@ const (
 
 // read takes what has ended before what has begun, so that nothing that is in
 // neither of them is counted as at work.
-func (c *counters) read(name string, now time.Time) Stats {
+func (c *counters) read(name string, now time.Duration) Stats {
 	s := Stats{
 		Name: name,
 		Done: c.done.Load(), Failed: c.failed.Load(), Refused: c.refused.Load(),

@@ -28,7 +28,6 @@ type stream struct {
 func (s *stream) settle(v modelapi.Verdict) {
 	s.once.Do(func() {
 		l := s.l
-		now := l.r.clock.Now()
 		if v.Err != nil {
 			v.Err = s.a.reason(v.Err)
 		}
@@ -37,7 +36,7 @@ func (s *stream) settle(v modelapi.Verdict) {
 			f, bad = failure{err: &answerError{status: v.Status, body: "the body ended too early", err: v.Err}, cause: ErrBody, status: v.Status}, true
 		}
 		if !bad {
-			l.done(now, 0)
+			l.done(0)
 			return
 		}
 		f.header, f.body = keep(s.a.resp.Header), append([]byte(nil), s.a.view.Head()...)
@@ -49,7 +48,7 @@ func (s *stream) settle(v modelapi.Verdict) {
 			cause = contextError(l.ctx)
 		}
 		l.last = f
-		e := l.error(cause, now)
+		e := l.error(cause)
 		s.mu.Lock()
 		s.err = e
 		s.mu.Unlock()

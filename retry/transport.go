@@ -296,9 +296,9 @@ func (s *sender) accept(a *answer) *http.Response {
 		return a.resp
 	}
 	l.sent()
-	now := l.r.clock.Now()
-	l.r.stats.window.call(now)
+	l.r.stats.window.call(l.r.tick())
 	if l.r.cfg.OnAttempt != nil {
+		now := l.r.clock.Now()
 		l.r.cfg.OnAttempt(Attempt{ID: l.id, N: l.calls, Start: l.began, Took: now.Sub(l.began), Request: l.req, Status: a.resp.StatusCode})
 	}
 	s.kept = true

@@ -16,14 +16,15 @@ const (
 	classes = octaves * perOct
 )
 
-// window keeps the last 15 minutes, a bucket for each.
+// window keeps the last 15 minutes, a bucket for each. Its times are those of
+// tick.
 type window struct {
 	mu      sync.Mutex
 	buckets [minutes]bucket
 }
 
 type bucket struct {
-	minute              int64 // since 1970; far in the past when never used
+	minute              int64 // far in the past when never used
 	done, failed, calls uint64
 	took                []uint32 // by class; nil until needed
 }
@@ -36,9 +37,9 @@ func (w *window) init() {
 
 // at returns the bucket of now. A clock that goes back adds to the bucket in
 // place.
-func (w *window) at(now time.Time) *bucket {
+func (w *window) at(now time.Duration) *bucket {
 	m := minuteOf(now)
-	b := &w.buckets[((m%minutes)+minutes)%minutes]
+	b := &w.buckets[(uint64(m)+1<<63)%minutes]
 	if m > b.minute {
 		clear(b.took)
 		*b = bucket{minute: m, took: b.took}
@@ -46,23 +47,24 @@ func (w *window) at(now time.Time) *bucket {
 	return b
 }
 
-func minuteOf(t time.Time) int64 {
-	s := t.Unix()
-	if s < 0 {
-		s -= 59
+// minuteOf rounds down also before zero.
+func minuteOf(t time.Duration) int64 {
+	m := int64(t / time.Minute)
+	if t < 0 {
+		m--
 	}
-	return s / 60
+	return m
 }
 
 // call counts one sent call.
-func (w *window) call(now time.Time) {
+func (w *window) call(now time.Duration) {
 	w.mu.Lock()
 	w.at(now).calls++
 	w.mu.Unlock()
 }
 
 // end counts an item that ended, and its last call with it where that was sent.
-func (w *window) end(now time.Time, done bool, took time.Duration, calls uint64) {
+func (w *window) end(now time.Duration, done bool, took time.Duration, calls uint64) {
 	w.mu.Lock()
 	b := w.at(now)
 	b.calls += calls
@@ -78,7 +80,7 @@ func (w *window) end(now time.Time, done bool, took time.Duration, calls uint64)
 	w.mu.Unlock()
 }
 
-func (w *window) read(now time.Time) Recent {
+func (w *window) read(now time.Duration) Recent {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	var r Recent

@@ -324,3 +324,28 @@ func TestStopped(t *testing.T) {
 		t.Errorf("err = %v, not sent %v", err, call.NotSent(err))
 	}
 }
+
+// A Lazy makes one Box, and only for who asks.
+func TestLazy(t *testing.T) {
+	t.Parallel()
+	type key struct{}
+	l := &call.Lazy{Context: context.WithValue(t.Context(), key{}, "v")}
+	if l.Value(key{}) != "v" || l.Asked() != nil {
+		t.Error("a foreign key makes a Box, or is lost")
+	}
+	var wg sync.WaitGroup
+	var boxes [8]*call.Box
+	for i := range boxes {
+		wg.Go(func() { boxes[i] = call.From(l) })
+	}
+	wg.Wait()
+	b := l.Box()
+	for _, got := range boxes {
+		if got != b || l.Asked() != b {
+			t.Error("two Boxes")
+		}
+	}
+	if !b.Retried || b.Attempt == nil || b.Attempt.N != 1 || b.Item == nil || b.Value(key{}) != "v" {
+		t.Errorf("the Box is %+v", b)
+	}
+}

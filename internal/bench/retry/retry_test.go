@@ -30,6 +30,7 @@ func mustNew(b *testing.B) *retry.Retrier {
 func BenchmarkDo(b *testing.B) {
 	ctx := b.Context()
 	op := func() (int, error) { return 1, nil }
+	withContext := func(context.Context) (int, error) { return 1, nil }
 	run := func(name string, f func() error) {
 		b.Run(name, func(b *testing.B) {
 			b.ReportAllocs()
@@ -42,7 +43,7 @@ func BenchmarkDo(b *testing.B) {
 	}
 	r := mustNew(b)
 	run("nightfuse", func() error {
-		_, err := retry.Do(ctx, r, func(context.Context) (int, error) { return op() })
+		_, err := retry.Do(ctx, r, withContext)
 		return err
 	})
 	run("cenkalti", func() error {
