@@ -5,9 +5,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/nightfuse/nightfuse/internal/durable"
@@ -26,13 +29,18 @@ import (
 type File struct {
 	path  string
 	slots *durable.Slots
+
+	closing sync.Once
+	closed  error
 }
 
 // openTimeout bounds the wait for another process at opening, in real time.
 const openTimeout = 10 * time.Second
 
 // OpenFile opens the counters at path, or begins them when there are none. The
-// folder must exist. The counters are text, one a line (key, value, expiry in
+// folder they stand in must exist: a disk that is not mounted must not look like
+// a day on which nothing was spent. path names files, so a folder there is an
+// error, too. The counters are text, one a line (key, value, expiry in
 // Unix seconds), of at most 1 MiB: that is some ten thousand owners a day;
 // with more use an SQL store. Counters that have expired are dropped when
 // something is written.
@@ -41,6 +49,15 @@ func OpenFile(path string) (*File, error) { return openFile(nil, path) }
 func openFile(fsys durable.FS, path string) (*File, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), openTimeout)
 	defer cancel()
+	if path == "" {
+		return nil, errors.New("budget: opening the store: no path")
+	}
+	if info, err := os.Stat(path); err == nil && info.IsDir() {
+		return nil, fmt.Errorf("budget: opening the store: %s is a folder; name a file in it", path)
+	}
+	if _, err := os.Stat(filepath.Dir(path)); err != nil {
+		return nil, fmt.Errorf("budget: opening the store %s: its folder must exist: %w", path, err)
+	}
 	slots, err := durable.OpenSlots(ctx, fsys, path)
 	if err != nil {
 		return nil, fmt.Errorf("budget: opening the store: %w", err)
@@ -53,8 +70,11 @@ func openFile(fsys durable.FS, path string) (*File, error) {
 }
 
 // Close closes the files. A budget on a closed File behaves as its
-// OnStoreError says.
-func (f *File) Close() error { return f.slots.Close() }
+// OnStoreError says. Closing again does nothing.
+func (f *File) Close() error {
+	f.closing.Do(func() { f.closed = f.slots.Close() })
+	return f.closed
+}
 
 // Apply implements [Store]: one locked, synced write for all changes, none
 // when all are refused. Waiting for other processes ends with ctx.

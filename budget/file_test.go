@@ -82,7 +82,7 @@ func TestFileThatCannotBeRead(t *testing.T) {
 	write("text.0", "budget|2026-05-04\t1\t2\n")
 	write("text.1", "")
 	write("half.0", "x")
-	for _, path := range []string{filepath.Join(dir, "none", "spend"), filepath.Join(dir, "folder"), filepath.Join(dir, "text"), filepath.Join(dir, "half")} {
+	for _, path := range []string{filepath.Join(dir, "none", "spend"), filepath.Join(dir, "folder"), filepath.Join(dir, "text"), filepath.Join(dir, "half"), dir} {
 		f, err := budget.OpenFile(path)
 		if err == nil {
 			_ = f.Close()
@@ -90,6 +90,14 @@ func TestFileThatCannotBeRead(t *testing.T) {
 		} else if !strings.Contains(err.Error(), filepath.Base(path)) {
 			t.Errorf("the error does not name %s: %v", path, err)
 		}
+	}
+
+	if _, err := budget.OpenFile(""); err == nil {
+		t.Error("no path was opened")
+	}
+	again := openFile(t, filepath.Join(dir, "again"))
+	if err := errors.Join(again.Close(), again.Close()); err != nil {
+		t.Errorf("closing twice: %v", err)
 	}
 
 	// Unreadable for a while: refused, then as it was.

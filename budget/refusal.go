@@ -17,7 +17,7 @@ var (
 	ErrTooLarge = errors.New("the estimate exceeds the cap")
 	// ErrEstimate: the amount is zero, negative or above MaxAmount. Budget.Do
 	// finds none when nobody said WithEstimate.
-	ErrEstimate = errors.New("the estimate or amount must be above 0 and at most 1<<53")
+	ErrEstimate = errors.New("the estimate or amount must be above 0 and at most 1<<53 (see WithEstimate)")
 	// ErrUnknownOwner: the budget has no such owner, or has several and none
 	// was named.
 	ErrUnknownOwner = errors.New("unknown owner (see WithOwner)")

@@ -99,7 +99,7 @@ func TestRefusalTexts(t *testing.T) {
 		"budget: day: owner a: refused until one of 1 open reservations is settled: 450 of 500 of the owner's own are spent in 2026-05-04, 100 more asked for: exhausted",
 		"budget: day: owner b: refused until 2026-05-05T00:00:00Z: 850 of 850 are spent in 2026-05-04, 100 more asked for: exhausted",
 		"budget: day: owner a: asked for 501 of 500: the estimate exceeds the cap",
-		"budget: day: owner a: asked for 0: the estimate or amount must be above 0 and at most 1<<53",
+		"budget: day: owner a: asked for 0: the estimate or amount must be above 0 and at most 1<<53 (see WithEstimate)",
 		"budget: day: \"\": unknown owner (see WithOwner)",
 		"budget: day: owner a: refused until 2026-05-04T12:00:01Z: the store failed: connection refused",
 	})

@@ -26,15 +26,18 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/nightfuse/nightfuse/budget"
 	"github.com/nightfuse/nightfuse/internal/durable"
 )
 
 func main() {
-	signals := make(chan os.Signal, 2)
-	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
 	p := &program{
-		args: os.Args[1:], getenv: os.Getenv, stdout: os.Stdout, stderr: os.Stderr,
-		clk: wallClock{}, signals: signals,
+		args: os.Args[1:], getenv: os.Getenv, stdout: os.Stdout, stderr: os.Stderr, clk: wallClock{},
+		notify: func() <-chan os.Signal {
+			signals := make(chan os.Signal, 2)
+			signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
+			return signals
+		},
 	}
 	os.Exit(p.run(context.Background()))
 }
@@ -45,7 +48,10 @@ type program struct {
 	getenv         func(string) string
 	stdout, stderr io.Writer
 	clk            clock
-	signals        <-chan os.Signal
+
+	// notify has signals sent to the program from here on. Before, and under
+	// -naive, they just kill it: nothing is in flight that could be lost.
+	notify func() <-chan os.Signal
 
 	// base is the transport under the guards; nil = the demo's fake on
 	// loopback, or the network with -base-url.
@@ -168,7 +174,7 @@ func fakeQuota(m *model, items []item) (int64, error) {
 		if err != nil {
 			return 0, err
 		}
-		need += int64(len(body))/3 + maxSummary
+		need += budget.EstimateBody(nil, body)
 	}
 	return 2 * need, nil
 }

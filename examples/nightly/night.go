@@ -74,8 +74,11 @@ func (p *program) guarded(ctx context.Context, o *options, m *model, items []ite
 		g: g, m: m, results: res, clk: p.clk, owner: o.owner,
 		fates: map[string]fate{}, reasons: map[string]bool{}, stopping: make(chan struct{}),
 	}
-	todo, skipped, err := n.sort(ctx, items)
+	todo, skipped, err := n.sort(ctx, items, o.again)
 	if err != nil {
+		return nil, err
+	}
+	if err := n.affordable(ctx, todo); err != nil {
 		return nil, err
 	}
 	// From here on calls go out: whatever happens, there is a report.
@@ -85,7 +88,11 @@ func (p *program) guarded(ctx context.Context, o *options, m *model, items []ite
 		return int64(len(items)-len(todo)) + n.through.Load(),
 			fmt.Sprintf(", %d calls, breaker %v", s.Calls, g.up.State())
 	})
-	n.work(ctx, p.signals, todo, o.workers)
+	var signals <-chan os.Signal
+	if p.notify != nil {
+		signals = p.notify()
+	}
+	n.work(ctx, signals, todo, o.workers)
 	show.stop()
 	if err := res.sync(); err != nil {
 		n.stop("lost")
@@ -97,8 +104,8 @@ func (p *program) guarded(ctx context.Context, o *options, m *model, items []ite
 }
 
 // sort finds out what is to be done: not what has a result, nor what is a dead
-// letter with the same input.
-func (n *night) sort(ctx context.Context, items []item) (todo []item, skipped int, err error) {
+// letter with the same input, unless those are to be done again.
+func (n *night) sort(ctx context.Context, items []item, again bool) (todo []item, skipped int, err error) {
 	letters := map[string]string{}
 	for r, err := range n.g.journal.List(ctx, deadletter.Filter{Queue: n.g.letters.Name()}) {
 		if errors.Is(err, deadletter.ErrCorrupt) {
@@ -118,7 +125,7 @@ func (n *night) sort(ctx context.Context, items []item) (todo []item, skipped in
 		case ok:
 			n.fates[it.File] = done
 			skipped++
-		case known && sha == it.SHA256:
+		case known && sha == it.SHA256 && !again:
 			n.fates[it.File] = dead
 		default:
 			n.fates[it.File] = pending
@@ -126,6 +133,25 @@ func (n *night) sort(ctx context.Context, items []item) (todo []item, skipped in
 		}
 	}
 	return todo, skipped, nil
+}
+
+// affordable refuses a limit that not even the largest item fits under: else
+// every such item would become a dead letter by a slip of the keyboard.
+func (n *night) affordable(ctx context.Context, items []item) error {
+	status, err := n.g.day.Status(ctx)
+	if err != nil {
+		return err
+	}
+	for _, it := range items {
+		body, err := n.m.request(it)
+		if err != nil {
+			return err
+		}
+		if need := budget.EstimateBody(nil, body); it.Bad == nil && need > status.SoftCap {
+			return fmt.Errorf("-limit: %s may cost %d tokens, and %d a day are left of -limit after the headroom", it.File, need, status.SoftCap)
+		}
+	}
+	return nil
 }
 
 // work hands the items to the workers until all are through or something says

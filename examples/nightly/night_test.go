@@ -317,6 +317,10 @@ func TestInboxFileThatIsNoItem(t *testing.T) {
 		if diff := cmp.Diff(o.report.DeadItems, []string{"c.json"}); diff != "" || up.Stats().Calls != 2 {
 			t.Errorf("%d calls, dead items (-got +want):\n%s", up.Stats().Calls, diff)
 		}
+		// Asked to, the next run tries the dead ones again, in vain here.
+		if again := runNight(t, up, dir, "-again"); again.report.Dead != 1 || again.report.Pending != 0 || up.Stats().Calls != 2 {
+			t.Errorf("-again: dead %d, pending %d, %d calls", again.report.Dead, again.report.Pending, up.Stats().Calls)
+		}
 		if len(o.report.Signatures) != 1 {
 			t.Errorf("signatures %v, want only that of c.json: b.json's letter is resolved", o.report.Signatures)
 		}
@@ -374,7 +378,7 @@ func TestSignals(t *testing.T) {
 				}()
 				dir := nightDir(t, 200)
 				begin := time.Now()
-				o := runProgram(t, &program{base: up, signals: signals}, dir, "-workers", "4")
+				o := runProgram(t, &program{base: up, notify: func() <-chan os.Signal { return signals }}, dir, "-workers", "4")
 				checkConserved(t, dir, o)
 				if o.exit != c.exit || o.report.Pending == 0 || o.report.Dead != 0 {
 					t.Errorf("exit %d, pending %d, dead %d\n%s", o.exit, o.report.Pending, o.report.Dead, o.stdout)
@@ -408,6 +412,7 @@ func TestBadInput(t *testing.T) {
 		{"no model", nil, key, []string{"-base-url", "http://127.0.0.1:1/v1", "-limit", "5"}, "needs -model"},
 		{"no inbox for a real upstream", nil, key, []string{"-base-url", "http://127.0.0.1:1/v1", "-limit", "5", "-model", "m"}, "inbox"},
 		{"base URL", nil, key, []string{"-base-url", "localhost:1", "-limit", "5", "-model", "m"}, "no http or https URL"},
+		{"a limit that no item fits under", nil, nil, []string{"-n", "3", "-limit", "10"}, "after the headroom"},
 		{"headroom", nil, nil, []string{"-headroom", "1"}, "-headroom"},
 		{"not a number", nil, nil, []string{"-headroom", "NaN"}, "-headroom"},
 		{"workers", nil, nil, []string{"-workers", "0"}, "-workers"},
@@ -426,7 +431,7 @@ func TestBadInput(t *testing.T) {
 			if o.exit != exitUsage || !strings.Contains(o.stderr, c.want) {
 				t.Errorf("exit %d, message %q: want %d and %q", o.exit, o.stderr, exitUsage, c.want)
 			}
-			for _, touched := range []string{"state", "naive"} {
+			for _, touched := range []string{"state/letters/deadletter-000001.jsonl", "naive"} {
 				if _, err := os.Stat(filepath.Join(dir, touched)); err == nil {
 					t.Errorf("%s was made", touched)
 				}

@@ -25,6 +25,7 @@ type options struct {
 	seed     uint64
 	report   string
 	naive    bool
+	again    bool
 	baseURL  string
 	model    string
 	key      string
@@ -62,6 +63,7 @@ Flags:`)
 	f.DurationVar(&o.hold, "hold", 0, "how long an item waits for an open breaker (default 10s; with -base-url 1h)")
 	f.Uint64Var(&o.seed, "seed", 1, "seed of the fake's night")
 	f.StringVar(&o.report, "report", "", "`file` for the JSON report (default: report.json in -dir)")
+	f.BoolVar(&o.again, "again", false, "do the dead letters again, too; what succeeds is a dead letter no more")
 	f.BoolVar(&o.naive, "naive", false, "run the loop that caused the stories instead, on the same night")
 	f.StringVar(&o.baseURL, "base-url", "", "an OpenAI-compatible server, `URL` up to /v1; the key comes from "+strings.Join(keyNames, " or "))
 	f.StringVar(&o.model, "model", "", "model name (required with -base-url)")

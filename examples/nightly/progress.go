@@ -49,11 +49,12 @@ func (p *progress) start(total int, state func() (through int64, remark string))
 		every, form = 200*time.Millisecond, "\r\x1b[K%d of %d items, %.0f/s%s"
 	}
 	begin := p.clk.Now()
+	before, _ := state() // what earlier runs did
 	show := func() {
 		n, remark := state()
 		rate := 0.0
-		if s := p.clk.Now().Sub(begin).Seconds(); s > 0 {
-			rate = float64(n) / s
+		if s := p.clk.Now().Sub(begin).Seconds(); s >= 0.1 {
+			rate = float64(n-before) / s
 		}
 		fmt.Fprintf(p.w, form, n, total, rate, remark)
 	}

@@ -71,12 +71,17 @@ type report struct {
 
 type signatureCount struct {
 	Signature string `json:"signature"`
-	Template  string `json:"template,omitempty"`
+	Template  string `json:"template,omitempty"` // of tripped: the reason
 	Count     int    `json:"count,omitempty"`
 }
 
 // finish fills in what follows from the counts.
 func (r *report) finish(end time.Time) {
+	for _, list := range []*[]string{&r.DeadItems, &r.PendingItems, &r.LostItems} {
+		if *list == nil {
+			*list = []string{} // an empty list in JSON, not null
+		}
+	}
 	r.Seconds = max(0, end.Sub(r.Started).Seconds())
 	r.Complete = r.Exit == exitDone
 	if fresh := r.Done - r.Skipped; fresh > 0 {
@@ -110,7 +115,7 @@ func checkReport(path string) error {
 // print writes the summary for people: a table row, so that two runs can be
 // laid under each other, and last one line for the log.
 func (r *report) print(w io.Writer) {
-	per := "none done"
+	per := "-" // nothing done by this run
 	if r.CallsPerDone != nil {
 		per = fmt.Sprintf("%.2f", *r.CallsPerDone)
 	}
