@@ -4,6 +4,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -32,28 +33,54 @@ func newClient(base http.RoundTripper) (*http.Client, error) {
 	return &http.Client{Transport: rt}, nil
 }
 
+// ask makes one item's call and says whether an error leaves the item pending.
+func ask(ctx context.Context, call func(context.Context) error) (pending bool, err error) {
+	ctx, outcome := retry.WithOutcome(ctx)
+	err = call(ctx) // through the SDK
+	if outcome.Err() != nil {
+		err = outcome.Err() // also an empty stream that the SDK took for a success
+	}
+	var refused interface{ RefusedBy() string }
+	pending = errors.As(err, &refused) && refused.RefusedBy() != ""
+	return pending, err
+}
+
 func main() {
 	client, err := newClient(http.DefaultTransport)
 	if err != nil {
 		log.Fatal(err)
 	}
 
-	// An upstream that is overloaded at first.
+	// An upstream that is overloaded at first, and then has no credit left.
 	calls := 0
 	upstream := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		if calls++; calls == 1 {
-			w.WriteHeader(http.StatusServiceUnavailable)
-			return
-		}
 		w.Header().Set("Content-Type", "application/json")
-		io.WriteString(w, `{"choices":[{"message":{"content":"Two refunds."}}],"usage":{"prompt_tokens":9,"completion_tokens":3}}`)
+		switch calls++; calls {
+		case 1:
+			w.WriteHeader(http.StatusServiceUnavailable)
+		case 2:
+			io.WriteString(w, `{"choices":[{"message":{"content":"Two refunds."}}],"usage":{"prompt_tokens":9,"completion_tokens":3}}`)
+		default:
+			w.WriteHeader(http.StatusTooManyRequests)
+			io.WriteString(w, `{"error":{"code":"insufficient_quota","message":"You exceeded your current quota."}}`)
+		}
 	}))
 	defer upstream.Close()
 
-	resp, err := client.Post(upstream.URL+"/v1/chat/completions", "application/json", strings.NewReader(`{"max_tokens":20}`))
-	if err != nil {
-		log.Fatal(err)
+	for range 3 {
+		pending, err := ask(context.Background(), func(ctx context.Context) error {
+			req, err := http.NewRequestWithContext(ctx, http.MethodPost, upstream.URL+"/v1/chat/completions", strings.NewReader(`{"max_tokens":20}`))
+			if err != nil {
+				return err
+			}
+			resp, err := client.Do(req)
+			if err != nil {
+				return err
+			}
+			defer resp.Body.Close()
+			_, err = io.Copy(io.Discard, resp.Body)
+			return err
+		})
+		fmt.Printf("failed: %v, pending: %v, after %d calls\n", err != nil, pending, calls)
 	}
-	defer resp.Body.Close()
-	fmt.Println(resp.Status, "after", calls, "calls")
 }
