@@ -120,3 +120,12 @@ func byLetter(t *[128][]string, c byte) []string {
 	}
 	return nil
 }
+
+func lettersOnly(s string) bool {
+	for i := range len(s) {
+		if class[s[i]]&cLetter == 0 {
+			return false
+		}
+	}
+	return true
+}

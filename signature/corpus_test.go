@@ -27,7 +27,7 @@ func seeds(tb testing.TB) []string {
 	tb.Helper()
 	var list []string
 	seen := map[string]bool{}
-	for _, file := range []string{"testdata/public.tsv", "testdata/go.tsv"} {
+	for _, file := range []string{"testdata/public.tsv", "testdata/go.tsv", "testdata/kinds.tsv", "testdata/shapes.tsv"} {
 		for _, m := range labelled(tb, file) {
 			if !seen[m.Group] {
 				seen[m.Group] = true

@@ -58,7 +58,7 @@ func (z *scanner) collapse() {
 		if n > z.base {
 			c := d[n-1]
 			start := n-1 == z.base
-			if (c == '-' || c == '+') && (start || opens(d[n-2]) || d[n-2] == '_') || c == ':' && (start || d[n-2] == ' ') {
+			if (c == '-' || c == '+' || c == '_') && (start || opens(d[n-2]) || d[n-2] == '_') || c == ':' && (start || d[n-2] == ' ') {
 				z.dst = d[:n-1]
 				continue
 			}
@@ -110,6 +110,9 @@ func (z *scanner) trail() {
 		case c == '.' && hasAt(z.s[:z.end], i, "..."):
 			z.i += 3
 			continue
+		case (c == '-' || c == '_') && z.ends(i+1):
+			z.i++
+			continue
 		case c == 0xc2 && hasAt(z.s[:z.end], i, "\u00b5s"), c == 0xce && hasAt(z.s[:z.end], i, "\u03bcs"):
 			z.i += 3
 			continue
@@ -126,6 +129,18 @@ func (z *scanner) trail() {
 		}
 		return
 	}
+}
+
+// ends reports whether nothing is glued to what ends before i.
+func (z *scanner) ends(i int) bool {
+	if i >= z.end {
+		return !z.cut
+	}
+	switch z.s[i] {
+	case '"', '\'', '`', ')', ']', ',', ';':
+		return true
+	}
+	return z.blanks(i) > i
 }
 
 func hasAt(s string, i int, p string) bool {

@@ -17,7 +17,7 @@ func (z *scanner) number(i, j int) {
 		z.copy(i, e, 0)
 		return
 	}
-	if j-i >= 16 {
+	if j-i >= 6 {
 		z.wild = j
 	}
 	z.i = j
@@ -48,6 +48,13 @@ func (z *scanner) look(n int) (c context) {
 		case ':':
 			c.colon = true
 		case '=', '>':
+			p := byte(0)
+			if e-2 >= z.base {
+				p = z.dst[e-2]
+			}
+			if d[e-1] == '>' && p != '-' && p != '=' || p == '<' || p == '!' || p == '>' {
+				break // a comparison, or the end of a tag
+			}
 			c.equal = true
 		case '(', '[':
 			c.paren = true
@@ -145,6 +152,9 @@ func (z *scanner) keepStatus(c context, status, j int) bool {
 	if len(c.word) == 0 && z.httpVersion(c) || string(c.word) == "http" {
 		return !isCounted(z.nextWord(j))
 	}
+	if len(c.word) == 0 && c.space && z.requestLine() {
+		return !isCounted(z.nextWord(j))
+	}
 	strength := 0
 	w := c
 	for range 3 {
@@ -164,12 +174,46 @@ func (z *scanner) keepStatus(c context, status, j int) bool {
 		return z.endsClause(j) && !z.compares(w)
 	case c.paren && z.at(j) == ')' || c.paren && z.at(j) == ']' && strength == 2:
 		// Alone in parentheses, unless it counts the noun before it.
-		return status >= 400 && len(c.word) > 0 && !isCounted(string(c.word)) || strength != 0
+		return status >= 400 && len(c.word) > 0 && !isCounted(string(c.word)) && (c.space || faultName(c.word)) || strength != 0
 	case c.equal && c.space: // "GET / -> 503"
 		return z.endsClause(j)
 	case c.colon && c.space && status >= 400 && (len(c.word) == 0 || c.quote):
 		// Behind an URL, a quoted name or a folded item.
 		return z.endsClause(j)
+	}
+	return false
+}
+
+// requestLine reports whether the template ends in a method and what it asked
+// for, as access logs have it: "GET /v1/items 503".
+func (z *scanner) requestLine() bool {
+	d := z.dst[z.base:]
+	n := len(d) - 1
+	for n > 0 && d[n-1] != ' ' {
+		n--
+	}
+	if n < 4 || !(len(d)-n == 2 && d[n] == mark || bytes.Contains(d[n:], []byte("://"))) {
+		return false
+	}
+	n--
+	a := n
+	for a > 0 && class[d[a-1]]&cLetter != 0 {
+		a--
+	}
+	switch string(d[a:n]) {
+	case "get", "post", "put", "patch", "delete", "head", "options", "connect":
+		return true
+	}
+	return false
+}
+
+// faultName reports whether w is the name of a kind of error, which may have
+// a status for its argument: ApiException(503).
+func faultName(w []byte) bool {
+	for _, p := range [...]string{"error", "exception", "status", "code", "response", "http", "fault", "err"} {
+		if bytes.HasSuffix(w, []byte(p)) {
+			return true
+		}
 	}
 	return false
 }

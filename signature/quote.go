@@ -136,6 +136,9 @@ func (z *scanner) closeQuote() {
 // isValue reports whether what was quoted is one token that is no text of its
 // own and no URL, whose host says something.
 func isValue(t []byte) bool {
+	if len(t) == 1 {
+		return true // a character
+	}
 	for i, c := range t {
 		switch c {
 		case ' ', '"', '`', '{', '}':

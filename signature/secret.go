@@ -180,7 +180,11 @@ func (z *scanner) secretValue(sep byte) {
 	z.i = e
 	z.chunk = e
 	z.fold(kindSecret)
-	z.fence = len(z.dst)
+	// A separator that was dropped with a blank before it fences nothing off
+	// when the template is read again.
+	if n := len(z.dst); n-2 >= z.base && (z.dst[n-2] == sep || n-3 >= z.base && z.dst[n-2] == ' ' && z.dst[n-3] == sep) {
+		z.fence = n
+	}
 }
 
 // scheme reports whether w is the scheme of an Authorization header.

@@ -113,7 +113,7 @@ scanned:
 		z.fold(kindSecret)
 		return true
 	}
-	if at > i {
+	if at > i && !z.continues() {
 		if n, k := userinfo(s[i:z.end], at-i); n > 0 {
 			z.i = i + n
 			z.fold(k)
@@ -155,6 +155,16 @@ scanned:
 		}
 	}
 	return false
+}
+
+// continues reports whether a mark is glued to what comes next: in the message
+// that was folded, the compound began before it.
+func (z *scanner) continues() bool {
+	n := len(z.dst)
+	for n > z.base && class[z.dst[n-1]]&cGlue != 0 {
+		n--
+	}
+	return n > z.base && z.dst[n-1] == mark
 }
 
 // starts reports whether a token begins here, rather than the rest of one.
@@ -263,6 +273,13 @@ func (z *scanner) singular(d int) bool {
 // of a random part that happen to hold no digit.
 func (z *scanner) tailPart(i, j int, b uint8) bool {
 	sep := z.dst[len(z.dst)-1]
+	if sep == '-' || sep == '+' || sep == '.' {
+		w := lowerWord(z.s[i:j])
+		switch string(w.b[:w.n]) {
+		case "alpha", "beta", "rc", "pre", "preview", "snapshot", "canary", "nightly":
+			return true // of a version
+		}
+	}
 	if sep != '-' && sep != '_' || z.i == 0 || z.wild != z.i-1 {
 		return false
 	}
@@ -275,7 +292,7 @@ func (z *scanner) tailPart(i, j int, b uint8) bool {
 		return true
 	case b == cLetter && class[w[0]]&cLower != 0:
 		return true
-	case n <= 4 && vowels(w) == 0:
+	case n <= 4 && vowels(w) == 0, n == 4 && b == cLower && oddness(w) >= 3, n == 5 && b == cLower && oddness(w) >= 4:
 		return true
 	}
 	return false
@@ -293,8 +310,8 @@ func (z *scanner) mixed(i, j int) {
 		}
 		return
 	}
-	// HTTP503: the status is glued to its word.
-	if len(w) == 7 && hasPrefixFold(w, "http") && statusNumber(w[4:]) > 0 {
+	// HTTP503, Http503Error: the status is glued to its word.
+	if len(w) >= 7 && hasPrefixFold(w, "http") && statusNumber(w[4:7]) > 0 && lettersOnly(w[7:]) {
 		z.copy(i, j, cUpper)
 		return
 	}
@@ -308,7 +325,7 @@ func (z *scanner) mixed(i, j int) {
 		digits++
 	}
 	if k >= 3 && digits == len(w) && vowels(w[:k]) > 0 && !(allHex(w) && len(w) >= 7) && plainCase(w[:k]) && z.wild != i-1 &&
-		!(k >= 8 && randomLetters(w[:k], cLetter, i > 0 && (s[i-1] == '_' || s[i-1] == '-'))) {
+		!(k >= 5 && oddness(w[:k]) >= 5) && !(k >= 8 && randomLetters(w[:k], cLetter, i > 0 && (s[i-1] == '_' || s[i-1] == '-'))) {
 		z.copy(i, i+k, cUpper)
 		z.i = j
 		z.fold(kindNumber)
