@@ -88,7 +88,7 @@ func (r ClaimReq) check() error {
 
 func (r ClaimReq) filled() ClaimReq {
 	if r.Lease == 0 {
-		r.Lease = DefaultLease
+		r.Lease = defaultLease
 	}
 	return r
 }

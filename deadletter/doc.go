@@ -36,7 +36,7 @@
 //	a body closed early by the caller                      no
 //	Classify says Pass                                     no
 //	a body that could not be read from the caller          no: nothing was sent
-//	under a batch or a replay that keeps letters itself    no: it decides
+//	under a Replay                                         no: it ends the claim
 //
 // So when an upstream is down and its breaker opens, the store holds the few
 // items that failed before it opened, not the thousands that were never sent.

@@ -40,7 +40,7 @@ func ExampleNew() {
 	// doc-1 <nil>
 	// doc-2 nothing to summarize
 	// dead nothing to summarize en <nil>
-	// {"name":"nightly","items":2,"done":1,"dead":1,"pending":0,"cancelled":0,"passed":0,"lost":0,"resolved":0,"unresolved":0,"bytes":0}
+	// {"name":"nightly","items":2,"done":1,"dead":1,"pending":0,"cancelled":0,"passed":0,"lost":0,"resolved":0,"unresolved":0,"bytes":0,"hook_panics":0}
 }
 
 // A client whose failed requests are kept. In a real program the base is the
@@ -214,7 +214,7 @@ func ExampleHTTPSender() {
 	sender := deadletter.HTTPSender{
 		Client:    &http.Client{Transport: upstream}, // the same chain as the batch
 		Authorize: func(req *http.Request) error { req.Header.Set("Authorization", "Bearer fresh"); return nil },
-		OnAnswer: func(_ context.Context, r deadletter.Record, _ *http.Response, body []byte) error {
+		Accept: func(_ context.Context, r deadletter.Record, _ *http.Response, body []byte) error {
 			fmt.Println("result of", r.ItemID, "has", len(body) > 0)
 			return nil
 		},

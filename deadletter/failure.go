@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"strings"
 	"time"
 
 	"github.com/nightfuse/nightfuse/internal/call"
@@ -120,14 +121,51 @@ func (q *Queue) fateOf(ctx context.Context, box *call.Box, resp *http.Response, 
 	return dead
 }
 
-// causeOf returns the error to keep: the noted failure when a client above the
-// transport has put a text in its place.
+// told is a failure and the text that came in its place or after it.
+type told struct {
+	signs error  // names the failure: signature, status, attempts
+	text  string // of both
+}
+
+func (e *told) Error() string { return e.text }
+func (e *told) Unwrap() error { return e.signs }
+func (e *told) Signs() error  { return e.signs }
+
+// causeOf returns the error that the letter of a function's item tells. err is
+// what came out of the function, and may be about another failure than the one
+// noted last: the function may have recovered from that. It is the noted one,
+// and has the signature that the breaker inside counted, when err wraps it, or
+// is a text that lost it: one that repeats it, one with the same status, or the
+// end of a context, which is what http.Client and SDKs put in its place. Both
+// texts are kept unless one says it all.
 func causeOf(box *call.Box, err error) error {
-	f := box.Item.Failure()
-	if f == nil || (err != nil && (call.Attempts(err) > 0 || errors.Is(err, f))) {
+	noted := box.Item.Failure()
+	if noted == nil || err == nil || err == noted {
 		return err
 	}
-	return f
+	text, before := redact.Err(err, maxErr), redact.Err(noted, maxErr)
+	if errors.Is(err, noted) || strings.Contains(text, before) {
+		return &told{noted, text}
+	}
+	if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) || sameStatus(err, noted) {
+		return &told{noted, text + ": " + before}
+	}
+	return &told{err, text + " (an earlier call failed: " + before + ")"}
+}
+
+func sameStatus(a, b error) bool {
+	s := FailureOf(a).Status
+	return s != 0 && s == FailureOf(b).Status
+}
+
+// transportCause is causeOf for what came out of a transport: whatever it says,
+// it is about the failure noted last.
+func transportCause(box *call.Box, err error) error {
+	noted := box.Item.Failure()
+	if noted == nil || call.Attempts(err) > 0 || errors.Is(err, noted) {
+		return err
+	}
+	return noted
 }
 
 // letterAbout returns the record of box's item after it failed with cause.

@@ -25,7 +25,7 @@ type Options struct {
 	Max         int           // letters to send at most; 0 = all
 	Order       Order         // of those after the first success
 	MaxReplays  int           // replays in vain before quarantine; 0 = 3, <0 = never
-	Lease       time.Duration // of a claim, extended at a third while it is sent; 0 = DefaultLease
+	Lease       time.Duration // of a claim, extended at a third while it is sent; 0 = 10 min
 	Early       bool          // also letters whose RetryAfter has not come
 	DryRun      bool          // only tell what matches: nothing is claimed or sent
 
@@ -109,7 +109,7 @@ func (o Options) filled() Options {
 		o.MaxReplays = 3
 	}
 	if o.Lease == 0 {
-		o.Lease = DefaultLease
+		o.Lease = defaultLease
 	}
 	if o.By == "" {
 		host, err := os.Hostname()

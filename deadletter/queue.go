@@ -34,8 +34,9 @@ type Config struct {
 	// are never dead letters, and it may run twice for one item. nil = Auto.
 	Classify func(resp *http.Response, err error) Decision
 
-	// MaxPayload is the largest payload in bytes that is kept, and how much of
-	// a body without GetBody is held in memory; 0 = DefaultMaxPayload.
+	// MaxPayload is the largest payload in bytes that is kept, after
+	// Redact, and how much of a body without GetBody is held in memory; 0 =
+	// DefaultMaxPayload. A larger one is a loss (ErrTooLarge).
 	MaxPayload int64
 
 	// Redact may take more out of a record before it is stored, after the
@@ -52,10 +53,18 @@ type Config struct {
 	Clock      Clock         // nil = real time
 	Logger     *slog.Logger  // nil = silent
 
-	// OnDead is called with every stored letter, OnLost with every letter that
-	// could not be stored. They hold no lock; a panic in them is logged.
+	// OnDead is told of every stored letter, OnLost of every letter that could
+	// not be stored: one call at a time, in order, with no lock held, perhaps on
+	// another goroutine that buries a letter. They may call any method. A panic
+	// in them is counted and logged.
 	OnDead func(Record)
-	OnLost func(Record, error)
+	OnLost func(Loss)
+}
+
+// Loss is a letter that could not be stored, and why.
+type Loss struct {
+	Record Record
+	Err    *LostError
 }
 
 // Queue keeps the items that failed in a [Store]. Most callers wrap their
@@ -64,6 +73,7 @@ type Config struct {
 type Queue struct {
 	cfg   Config
 	count counters
+	hooks hooks
 }
 
 // New returns a queue. The error names every field that is missing or out of
@@ -101,9 +111,6 @@ func New(c Config) (*Queue, error) {
 // Name returns the queue's name.
 func (q *Queue) Name() string { return q.cfg.Name }
 
-// Store returns the store the queue was made with.
-func (q *Queue) Store() Store { return q.cfg.Store }
-
 // WithItem names the item that is worked on under the returned context, and
 // describes it by labels: a key, its value, the next key and so on. The id is
 // what the letter and the replay know the item by; without one they have to go
@@ -126,8 +133,8 @@ func WithItem(ctx context.Context, id string, labels ...string) context.Context 
 // letter could not be stored it is joined with a *[LostError]. A panic of fn
 // makes a letter too and goes on.
 //
-// Inside another Do or transport of q, and under a batch or replay that keeps
-// the letters itself, it only calls fn.
+// Inside another Do or transport of q, and under a [Replay], which keeps the
+// letters itself, it only calls fn.
 func (q *Queue) Do(ctx context.Context, payload []byte, fn func(context.Context) error) error {
 	if b := call.From(ctx); b.Inside(q) || (b != nil && b.Recorded) {
 		return fn(ctx)
@@ -135,28 +142,35 @@ func (q *Queue) Do(ctx context.Context, payload []byte, fn func(context.Context)
 	box := call.With(ctx)
 	box.Enter(q)
 	box.Item.Pass()
-	returned := false
+	var cause error // of the letter, when it is known
+	decided := false
 	defer func() {
-		if returned {
+		if decided {
 			return
 		}
+		// A runtime.Goexit has no value and is no failure of the item.
 		if p := recover(); p != nil {
-			// A runtime.Goexit has no value and is no failure of the item.
+			if cause == nil {
+				cause = fmt.Errorf("panic: %v", p)
+			}
 			q.count.items.Add(1)
-			_ = q.bury(ctx, q.functionLetter(box, payload, fmt.Errorf("panic: %v", p)))
+			_ = q.bury(ctx, q.functionLetter(box, payload, cause))
 			panic(p)
 		}
 	}()
 	err := fn(box)
-	returned = true
-	q.count.items.Add(1)
-	if err == nil {
-		q.success(ctx, box)
-		return nil
+	f := done
+	if err != nil {
+		cause = causeOf(box, err)
+		f = q.fateOf(ctx, box, nil, err) // a Classify that panics loses no item
 	}
-	switch f := q.fateOf(ctx, box, nil, err); f {
+	decided = true
+	q.count.items.Add(1)
+	switch f {
+	case done:
+		q.success(ctx, box)
 	case dead:
-		if lost := q.bury(ctx, q.functionLetter(box, payload, causeOf(box, err))); lost != nil {
+		if lost := q.bury(ctx, q.functionLetter(box, payload, cause)); lost != nil {
 			return errors.Join(err, lost)
 		}
 	default:
@@ -196,6 +210,9 @@ func (q *Queue) bury(ctx context.Context, r Record) error {
 		r.ID = payloadID(r)
 	}
 	err := q.redact(&r)
+	if n := int64(len(r.Payload)); err == nil && n > q.cfg.MaxPayload {
+		err = tooLarge(q.cfg.MaxPayload)
+	}
 	if err == nil {
 		// The usual reason for a dead letter is a context that has ended.
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), q.cfg.PutTimeout)
@@ -208,7 +225,7 @@ func (q *Queue) bury(ctx context.Context, r Record) error {
 	q.count.dead.Add(1)
 	q.count.bytes.Add(int64(len(r.Payload)))
 	if q.cfg.OnDead != nil {
-		q.hook(func() { q.cfg.OnDead(r) })
+		q.tell(func() { q.cfg.OnDead(r) })
 	}
 	return nil
 }
@@ -219,7 +236,7 @@ func (q *Queue) lose(r Record, err error) error {
 	q.count.lost.Add(1)
 	q.cfg.Logger.Error("deadletter: item lost", "queue", q.cfg.Name, "item", r.ItemID, "error", err)
 	if q.cfg.OnLost != nil {
-		q.hook(func() { q.cfg.OnLost(r, lost) })
+		q.tell(func() { q.cfg.OnLost(Loss{Record: r, Err: lost}) })
 	}
 	return lost
 }
@@ -238,15 +255,6 @@ func (q *Queue) redact(r *Record) (err error) {
 	r.Payload = slices.Clone(r.Payload)
 	q.cfg.Redact(r)
 	return nil
-}
-
-func (q *Queue) hook(fn func()) {
-	defer func() {
-		if p := recover(); p != nil {
-			q.cfg.Logger.Error("deadletter: hook panicked", "queue", q.cfg.Name, "panic", p)
-		}
-	}()
-	fn()
 }
 
 // success counts an item that is done and acks the letter of an earlier

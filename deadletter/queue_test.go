@@ -233,7 +233,7 @@ func TestStatsShape(t *testing.T) {
 	_ = q.Do(t.Context(), []byte("abc"), func(context.Context) error { return errFull })
 	d := q.Stats().Sub(old)
 	got := maps.Collect(d.All())
-	if got["items"] != 1 || got["dead"] != 1 || got["bytes"] != 3 || len(got) != 10 {
+	if got["items"] != 1 || got["dead"] != 1 || got["bytes"] != 3 || len(got) != 11 {
 		t.Errorf("%v", got)
 	}
 	if s := q.String(); !strings.Contains(s, `"dead":1`) || !strings.Contains(s, `"name":"q"`) {

@@ -24,9 +24,10 @@ type HTTPSender struct {
 	// be sent. Headers and the query may be changed. nil = the client does it.
 	Authorize func(*http.Request) error
 
-	// OnAnswer stores the result of a letter before it is acked. body is the
-	// whole answer; resp.Body has been read. An error is the letter's failure.
-	OnAnswer func(ctx context.Context, r Record, resp *http.Response, body []byte) error
+	// Accept decides whether a good answer ends the letter, and stores the
+	// result: nil acks the letter next, an error is its failure. body is the
+	// whole answer; resp.Body has been read. nil = every good answer does.
+	Accept func(ctx context.Context, r Record, resp *http.Response, body []byte) error
 
 	MaxAnswer int64 // largest answer in bytes; 0 = 64 MiB
 	Clock     Clock // what wait hints count from; nil = real time
@@ -47,7 +48,7 @@ func (noRequest) NotSent() bool     { return true }
 const redacted = "REDACTED"
 
 // Send sends r and returns nil when the answer is a success by the rules in
-// the package guide and OnAnswer, if there is one, has taken it.
+// the package guide and Accept, if there is one, has taken it.
 func (s HTTPSender) Send(ctx context.Context, r Record) error {
 	if r.Method == "" || r.URL == "" {
 		return noRequest{r.ID}
@@ -62,6 +63,12 @@ func (s HTTPSender) Send(ctx context.Context, r Record) error {
 	}
 	resp, err := client.Do(req)
 	if err != nil {
+		// What the client adds, method and URL, the letter knows; without it the
+		// failure has the signature that the transport's own letter would have.
+		var added *url.Error
+		if errors.As(err, &added) && added.Err != nil {
+			err = added.Err
+		}
 		return err
 	}
 	defer resp.Body.Close()
@@ -87,8 +94,8 @@ func (s HTTPSender) Send(ctx context.Context, r Record) error {
 	case err != nil:
 		return err
 	}
-	if s.OnAnswer != nil {
-		return s.OnAnswer(ctx, r, resp, body)
+	if s.Accept != nil {
+		return s.Accept(ctx, r, resp, body)
 	}
 	return nil
 }

@@ -39,7 +39,7 @@ func TestHTTPSenderBringsFreshCredentials(t *testing.T) {
 			req.Header.Set("Authorization", "Bearer new")
 			return nil
 		},
-		OnAnswer: func(_ context.Context, r deadletter.Record, resp *http.Response, body []byte) error {
+		Accept: func(_ context.Context, r deadletter.Record, resp *http.Response, body []byte) error {
 			if now, err := store.Get(t.Context(), r.ID); err != nil || now.State != deadletter.Claimed {
 				t.Errorf("the result comes when the letter is %s", now.State)
 			}
@@ -90,8 +90,8 @@ func TestHTTPSenderJudgesAnswers(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s := deadletter.HTTPSender{
-				Client:   &http.Client{Transport: tt.base},
-				OnAnswer: func(context.Context, deadletter.Record, *http.Response, []byte) error { return tt.keep },
+				Client: &http.Client{Transport: tt.base},
+				Accept: func(context.Context, deadletter.Record, *http.Response, []byte) error { return tt.keep },
 			}
 			err := s.Send(t.Context(), r)
 			if (err == nil) != (tt.want == "") || (err != nil && !strings.Contains(err.Error(), tt.want)) {

@@ -20,10 +20,11 @@ type Stats struct {
 	Resolved   int64  `json:"resolved"`   // letters acked by a later success
 	Unresolved int64  `json:"unresolved"` // letters that a later success could not ack
 	Bytes      int64  `json:"bytes"`      // payloads stored
+	HookPanics int64  `json:"hook_panics"`
 }
 
 type counters struct {
-	items, done, dead, pending, cancelled, passed, lost, resolved, unresolved, bytes atomic.Int64
+	items, done, dead, pending, cancelled, passed, lost, resolved, unresolved, bytes, hookPanics atomic.Int64
 }
 
 // note counts an item that did not become a letter.
@@ -45,6 +46,7 @@ func (q *Queue) Stats() Stats {
 		Name: q.cfg.Name, Items: c.items.Load(), Done: c.done.Load(), Dead: c.dead.Load(), Pending: c.pending.Load(),
 		Cancelled: c.cancelled.Load(), Passed: c.passed.Load(), Lost: c.lost.Load(),
 		Resolved: c.resolved.Load(), Unresolved: c.unresolved.Load(), Bytes: c.bytes.Load(),
+		HookPanics: c.hookPanics.Load(),
 	}
 }
 
@@ -60,6 +62,7 @@ func (s Stats) Sub(older Stats) Stats {
 	s.Resolved -= older.Resolved
 	s.Unresolved -= older.Unresolved
 	s.Bytes -= older.Bytes
+	s.HookPanics -= older.HookPanics
 	return s
 }
 
@@ -80,6 +83,7 @@ func (s Stats) All() iter.Seq2[string, float64] {
 			{"resolved", s.Resolved},
 			{"unresolved", s.Unresolved},
 			{"bytes", s.Bytes},
+			{"hook_panics", s.HookPanics},
 		} {
 			if !yield(p.name, float64(p.n)) {
 				return

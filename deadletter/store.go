@@ -102,8 +102,8 @@ type ClaimReq struct {
 	Filter Filter // no States = Dead; a live claim is never handed out. After and Limit are ignored
 }
 
-// DefaultLease is the lease of a claim that does not say.
-const DefaultLease = 10 * time.Minute
+// defaultLease is the lease of a claim that does not say.
+const defaultLease = 10 * time.Minute
 
 // Claim is a letter in the claimer's hands until Record.ClaimUntil.
 type Claim struct {

@@ -10,6 +10,7 @@ import (
 	"io"
 	"net/http"
 	"sync"
+	"sync/atomic"
 
 	"github.com/nightfuse/nightfuse/internal/call"
 	"github.com/nightfuse/nightfuse/internal/chain"
@@ -61,23 +62,32 @@ func (t *Transport) RoundTrip(req *http.Request) (_ *http.Response, err error) {
 		return chain.Refuse(req, fmt.Errorf("deadletter: read the request's body: %w", err))
 	}
 	s := &sending{q: q, ctx: req.Context(), box: box, req: req, payload: payload}
+	var resp *http.Response
 	returned := false
 	defer func() {
 		if returned {
 			return
 		}
 		if p := recover(); p != nil {
-			_ = s.bury(fmt.Errorf("panic: %v", p), nil)
+			if resp != nil {
+				_ = resp.Body.Close()
+			}
+			if !s.over.Load() {
+				_ = s.bury(fmt.Errorf("panic: %v", p), resp)
+			}
 			panic(p)
 		}
 	}()
-	resp, err := t.Send(box, in)
-	returned = true
+	resp, err = t.Send(box, in)
 	if err != nil {
-		return nil, s.settle(nil, causeOf(box, err), err)
+		err = s.settle(nil, transportCause(box, err), err)
+		returned = true
+		return nil, err
 	}
 	resp.Request = req
-	return s.answer(resp)
+	out, err := s.answer(resp)
+	returned = true
+	return out, err
 }
 
 // sending is one request on its way.
@@ -87,13 +97,15 @@ type sending struct {
 	box     *call.Box
 	req     *http.Request // the caller's
 	payload func() ([]byte, error)
+	over    atomic.Bool // counted, and stored if it had to be
 }
 
 // settle decides about a failure and returns err, with the loss if there is one.
 // cause is what the letter tells.
 func (s *sending) settle(resp *http.Response, cause, err error) error {
-	f := s.q.fateOf(s.ctx, s.box, resp, err)
+	f := s.fateOf(resp, cause, err)
 	if f != dead {
+		s.over.Store(true)
 		s.q.count.items.Add(1)
 		s.q.count.note(f)
 		return err
@@ -102,6 +114,19 @@ func (s *sending) settle(resp *http.Response, cause, err error) error {
 		return errors.Join(err, lost)
 	}
 	return err
+}
+
+// fateOf is the queue's. A Classify that panics loses no item.
+func (s *sending) fateOf(resp *http.Response, cause, err error) fate {
+	decided := false
+	defer func() {
+		if !decided {
+			_ = s.bury(cause, resp)
+		}
+	}()
+	f := s.q.fateOf(s.ctx, s.box, resp, err)
+	decided = true
+	return f
 }
 
 // answer judges resp, now or as it is read.
@@ -127,13 +152,14 @@ func (s *sending) answer(resp *http.Response) (*http.Response, error) {
 		if err == nil {
 			err = newAnswerError(v, now)
 		}
-		if lost := s.lostOf(s.settle(resp, causeOf(s.box, err), err)); lost != nil {
+		if lost := s.lostOf(s.settle(resp, transportCause(s.box, err), err)); lost != nil {
 			_ = resp.Body.Close()
 			return nil, errors.Join(err, lost)
 		}
 		return resp, nil
 	}
 	if resp.StatusCode < 200 || d == Pass {
+		s.over.Store(true)
 		q.count.items.Add(1)
 		if d == Pass {
 			q.count.passed.Add(1)
@@ -145,6 +171,7 @@ func (s *sending) answer(resp *http.Response) (*http.Response, error) {
 	view.OnEnd(func(v modelapi.Verdict) {
 		v.Status = resp.StatusCode
 		if !failed(v) {
+			s.over.Store(true)
 			q.count.items.Add(1)
 			if v.Ended {
 				q.success(s.ctx, s.box)
@@ -154,7 +181,7 @@ func (s *sending) answer(resp *http.Response) (*http.Response, error) {
 			return
 		}
 		err := newAnswerError(v, q.cfg.Clock.Now())
-		w.lose(s.lostOf(s.settle(resp, causeOf(s.box, err), err)))
+		w.lose(s.lostOf(s.settle(resp, transportCause(s.box, err), err)))
 	})
 	return resp, nil
 }
@@ -170,6 +197,7 @@ func (s *sending) lostOf(err error) error {
 
 // bury stores the request as a letter.
 func (s *sending) bury(cause error, resp *http.Response) error {
+	s.over.Store(true)
 	s.q.count.items.Add(1)
 	r := s.q.letterAbout(s.box, cause, s.q.cfg.Clock.Now())
 	r.Method, r.Header = s.req.Method, redact.Header(s.req.Header)

@@ -398,7 +398,7 @@ func TestLostItem(t *testing.T) {
 			told := 0
 			q := newQueue(t, deadletter.Config{
 				Store:  failing{deadletter.NewMemory()},
-				OnLost: func(deadletter.Record, error) { told++; panic("hook") },
+				OnLost: func(deadletter.Loss) { told++; panic("hook") },
 			})
 			_, _, err := send(deadletter.NewTransport(rounds(base), q), request(t, t.Context(), "item", strings.NewReader("p")))
 			var lost *deadletter.LostError
@@ -408,7 +408,7 @@ func TestLostItem(t *testing.T) {
 			if name == "error" && !errors.Is(err, reset) {
 				t.Errorf("%v has lost the failure itself", err)
 			}
-			if s := q.Stats(); s.Lost != 1 || s.Dead != 0 || s.Done != 0 || told != 1 {
+			if s := q.Stats(); s.Lost != 1 || s.Dead != 0 || s.Done != 0 || s.HookPanics != 1 || told != 1 {
 				t.Errorf("%+v, told %d times", s, told)
 			}
 		})

@@ -1,0 +1,174 @@
+package deadletter_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/nightfuse/nightfuse/deadletter"
+	"github.com/nightfuse/nightfuse/internal/call"
+	"github.com/nightfuse/nightfuse/signature"
+)
+
+// ended is what a retry notes when it has given up.
+type ended struct {
+	last   error
+	status int
+}
+
+func (e *ended) Error() string   { return "retry: 3 calls in 2s: attempts used up: " + e.last.Error() }
+func (e *ended) Unwrap() error   { return e.last }
+func (e *ended) Signs() error    { return e.last }
+func (e *ended) Attempts() int   { return 3 }
+func (e *ended) StatusCode() int { return e.status }
+
+// status is an SDK's own error for an answer.
+type status struct {
+	code int
+	text string
+}
+
+func (e status) Error() string   { return e.text }
+func (e status) StatusCode() int { return e.code }
+
+// A letter has the signature that the breaker inside has counted, also when
+// what comes out of the function is a text; but a function that got over one
+// failure and met another is told by the other.
+func TestLetterTellsTheRightFailure(t *testing.T) {
+	t.Parallel()
+	last := errors.New("503 Service Unavailable: overloaded_error: try later")
+	noted := &ended{last, 503}
+	other := errors.New("the answer is no JSON")
+	before := " (an earlier call failed: " + noted.Error() + ")"
+	for _, tt := range []struct {
+		name     string
+		err      error
+		sign     error
+		text     string
+		status   int
+		attempts int
+	}{
+		{"as it is", noted, last, noted.Error(), 503, 3},
+		{"wrapped by a client", &url.Error{Op: "Post", URL: "http://model.test/v1?key=abc", Err: noted}, last, "Post: " + noted.Error(), 503, 3},
+		{"wrapped by the function", fmt.Errorf("summarise: %w", noted), last, "summarise: " + noted.Error(), 503, 3},
+		{"a text that repeats it", fmt.Errorf("summarise: %v", noted), last, "summarise: " + noted.Error(), 503, 3},
+		{"a client's time-out", fmt.Errorf("sdk: %w", context.DeadlineExceeded), last, "sdk: context deadline exceeded: " + noted.Error(), 503, 3},
+		{"an SDK's error for the same answer", status{503, "overloaded"}, last, "overloaded: " + noted.Error(), 503, 3},
+		{"an SDK's error for another answer", status{400, "too long"}, status{400, "too long"}, "too long" + before, 400, 2},
+		{"another failure", other, other, other.Error() + before, 0, 2},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			q := newQueue(t, deadletter.Config{})
+			err := q.Do(deadletter.WithItem(t.Context(), "item"), []byte("p"), func(ctx context.Context) error {
+				item := call.From(ctx).Item
+				item.Sent()
+				item.Sent()
+				item.Fail(noted)
+				return tt.err
+			})
+			if err != tt.err {
+				t.Errorf("%v was returned as %v", tt.err, err)
+			}
+			r, err := q.Get(t.Context(), "item")
+			if err != nil {
+				t.Fatal(err)
+			}
+			type tells struct {
+				Signature, Err   string
+				Status, Attempts int
+			}
+			got := tells{r.Signature, r.Err, r.Status, r.Attempts}
+			if diff := cmp.Diff(got, tells{string(signature.Of(tt.sign)), tt.text, tt.status, tt.attempts}); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
+
+func TestPayloadLimitOfEveryWayIn(t *testing.T) {
+	t.Parallel()
+	big, fits := []byte(strings.Repeat("x", 11)), []byte(strings.Repeat("x", 10))
+	boom := errors.New("boom")
+	for name, bury := range map[string]func(q *deadletter.Queue, payload []byte) error{
+		"Do": func(q *deadletter.Queue, payload []byte) error {
+			err := q.Do(deadletter.WithItem(t.Context(), "item"), payload, func(context.Context) error { return boom })
+			if !errors.Is(err, boom) {
+				t.Errorf("%v has lost the failure itself", err)
+			}
+			if err == boom {
+				return nil
+			}
+			return err
+		},
+		"Fail": func(q *deadletter.Queue, payload []byte) error {
+			return q.Fail(deadletter.WithItem(t.Context(), "item"), payload, boom)
+		},
+		"Put": func(q *deadletter.Queue, payload []byte) error {
+			return q.Put(t.Context(), deadletter.Record{ItemID: "item", Payload: payload})
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			q := newQueue(t, deadletter.Config{MaxPayload: 10})
+			err := bury(q, big)
+			var lost *deadletter.LostError
+			if !errors.As(err, &lost) || !errors.Is(err, deadletter.ErrTooLarge) || lost.ItemID != "item" {
+				t.Errorf("%v, want a LostError for ErrTooLarge", err)
+			}
+			if err := bury(q, fits); err != nil {
+				t.Error(err)
+			}
+			if s := q.Stats(); s.Lost != 1 || s.Dead != 1 {
+				t.Errorf("%+v", s)
+			}
+		})
+	}
+}
+
+// A Classify that panics is a mistake of the program, not the end of the item.
+func TestClassifyThatPanics(t *testing.T) {
+	t.Parallel()
+	boom := errors.New("boom")
+	do := func(rt http.RoundTripper) func(*testing.T, *deadletter.Queue) {
+		return func(t *testing.T, q *deadletter.Queue) {
+			_, _, _ = send(deadletter.NewTransport(rt, q), request(t, t.Context(), "item", strings.NewReader("p")))
+		}
+	}
+	for _, tt := range []struct {
+		name string
+		run  func(*testing.T, *deadletter.Queue)
+		want string // in the letter's text
+	}{
+		{"a function", func(t *testing.T, q *deadletter.Queue) {
+			_ = q.Do(deadletter.WithItem(t.Context(), "item"), []byte("p"), func(context.Context) error { return boom })
+		}, "boom"},
+		{"an error", do(rounds(func(*http.Request) (*http.Response, error) { return nil, boom })), "boom"},
+		{"an answer", do(rounds(func(*http.Request) (*http.Response, error) { return answer(500, badAnswer), nil })), "panic: classify"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			q := newQueue(t, deadletter.Config{Classify: func(*http.Response, error) deadletter.Decision { panic("classify") }})
+			func() {
+				defer func() {
+					if p := recover(); p != "classify" {
+						t.Errorf("recovered %v, want the panic to go on", p)
+					}
+				}()
+				tt.run(t, q)
+			}()
+			if s := q.Stats(); s.Items != 1 || s.Dead != 1 {
+				t.Errorf("%+v, want one letter", s)
+			}
+			if r, err := q.Get(t.Context(), "item"); err != nil || !strings.Contains(r.Err, tt.want) || string(r.Payload) != "p" {
+				t.Errorf("%+v, %v", r, err)
+			}
+		})
+	}
+}
