@@ -45,9 +45,7 @@ type answer struct {
 
 // hold reads the body, limit bytes at most, for failures within errorTime.
 func (a *answer) hold(limit int, failed bool) {
-	read := a.read
 	if failed {
-		read = a.body.Read
 		a.set(errSlow)
 	}
 	if n := a.resp.ContentLength; n > 0 && !a.none {
@@ -57,7 +55,10 @@ func (a *answer) hold(limit int, failed bool) {
 		if len(a.data) == cap(a.data) {
 			a.data = append(a.data, 0)[:len(a.data)]
 		}
-		n, err := read(a.data[len(a.data):cap(a.data)])
+		if !failed && a.idle != nil {
+			a.set(a.idle) // from read to read: nobody is slow in between
+		}
+		n, err := a.body.Read(a.data[len(a.data):cap(a.data)])
 		a.data = a.data[:len(a.data)+n]
 		if err == io.EOF {
 			a.whole = true
@@ -182,13 +183,18 @@ func (f *flow) Close() error {
 	return err
 }
 
+// contentType is h.Get for a name in its canonical form.
+func contentType(h http.Header) string {
+	if vs := h["Content-Type"]; len(vs) > 0 {
+		return vs[0]
+	}
+	return ""
+}
+
 // jsonLike reports whether a body of this Content-Type can be JSON: also where
 // no type was said, or plain text.
 func jsonLike(h http.Header) bool {
-	ct := h.Get("Content-Type")
-	if i := strings.IndexByte(ct, ';'); i >= 0 {
-		ct = ct[:i]
-	}
+	ct, _, _ := strings.Cut(contentType(h), ";")
 	ct = strings.ToLower(strings.TrimSpace(ct))
 	return ct == "" || ct == "text/plain" || strings.HasSuffix(ct, "json")
 }

@@ -55,7 +55,7 @@ func (p *payload) fill(req *http.Request, once bool) error {
 // replayedByNet reports whether net/http takes req for idempotent and so
 // repeats it by itself on another connection, uncounted.
 func replayedByNet(req *http.Request) bool {
-	return req.Header.Get("Idempotency-Key") != "" || req.Header.Get("X-Idempotency-Key") != ""
+	return len(req.Header["Idempotency-Key"]) > 0 || len(req.Header["X-Idempotency-Key"]) > 0
 }
 
 // put gives out, the copy of the request for attempt n, its body.

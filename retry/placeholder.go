@@ -14,6 +14,9 @@ const placeholderSize = 16 << 10
 // longest is the longest text that can be a placeholder.
 const longest = 64
 
+// longestWords is the length of the longest of placeholders.
+const longestWords = len("no summary available")
+
 // placeholders are texts that stand where an answer should, without
 // punctuation and in lower case. Words that can be a classifier's answer, such
 // as "none", are not among them.
@@ -197,7 +200,9 @@ func stands[S string | []byte](s S) bool {
 		case gap:
 			words, gap = append(words, ' '), false
 		}
-		words = append(words, byte(unicode.ToLower(r)))
+		if words = append(words, byte(unicode.ToLower(r))); len(words) > longestWords {
+			return false
+		}
 	}
 	return len(words) == 0 || placeholders[string(words)]
 }

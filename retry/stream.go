@@ -84,7 +84,7 @@ func (s *stream) closed() {
 
 // isEvents reports whether a body is a stream of server-sent events.
 func isEvents(h http.Header) bool {
-	kind, _, _ := strings.Cut(h.Get("Content-Type"), ";")
+	kind, _, _ := strings.Cut(contentType(h), ";")
 	return strings.EqualFold(strings.TrimSpace(kind), "text/event-stream")
 }
 

@@ -90,6 +90,7 @@ type sender struct {
 	load payload
 	used bool    // the single body was given away
 	cur  *answer // the response in hand, not yet returned or let go
+	one  answer  // the first attempt's
 	kept bool    // the item goes on in a stream
 }
 
@@ -139,7 +140,11 @@ func (s *sender) run() (*http.Response, error) {
 // failure; then s.cur is the response it came with, if any.
 func (s *sender) send() (*http.Response, failure) {
 	l, r := &s.loop, s.t.r
-	a := &answer{idle: r.idle}
+	a := &s.one
+	if a.ctx != nil {
+		a = new(answer)
+	}
+	a.idle = r.idle
 	a.start(l.ctx)
 	l.limer = &a.limiter // released by leave if the base does not come back
 	if r.headers != nil {

@@ -66,14 +66,16 @@ type Attempt struct {
 	N    int // 1 is the item's first
 	wire bool
 
-	mu    sync.Mutex
-	views []any
+	mu   sync.Mutex
+	view any  // the only one
+	more bool // there was another
 }
 
 // AddView keeps a view of this attempt's answer.
 func (a *Attempt) AddView(v any) {
 	a.mu.Lock()
-	a.views = append(a.views, v)
+	a.more = a.view != nil
+	a.view = v
 	a.mu.Unlock()
 }
 
@@ -82,10 +84,10 @@ func (a *Attempt) AddView(v any) {
 func (a *Attempt) View() any {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if len(a.views) != 1 {
+	if a.more {
 		return nil
 	}
-	return a.views[0]
+	return a.view
 }
 
 // Limit bounds the calls made under a context, whoever makes them.

@@ -86,7 +86,7 @@ func (v *View) Hold(limit int) (data []byte, whole bool, err error) {
 	b.mu.Lock()
 	held, last, closed := b.held, b.last, b.closed
 	b.mu.Unlock()
-	if held == nil && v.read() {
+	if held == nil && v.touched() {
 		// Somebody has read before: the begin is all there is to show.
 		head := v.Head()
 		v.mu.Lock()
@@ -123,8 +123,8 @@ func (v *View) Hold(limit int) (data []byte, whole bool, err error) {
 	return held[:n:n], whole, err
 }
 
-// read reports whether any of the body has been read.
-func (v *View) read() bool {
+// touched reports whether any of the body has been read.
+func (v *View) touched() bool {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	return v.total > 0 || v.end != endNone

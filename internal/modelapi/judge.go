@@ -23,9 +23,10 @@ const (
 
 // judge returns what the parts of the view say together.
 func (v *View) judge() Verdict {
-	f := &v.facts
+	r := v.reader()
+	f := &r.facts
 	d := Verdict{Status: v.status, Should: v.should, Retry: v.retry, Err: v.err}
-	whole := v.mode != opaque && !f.stream && v.scan.docs > 0 && !v.scan.open()
+	whole := v.mode != opaque && !f.stream && r.scan.docs > 0 && !r.scan.open()
 	d.Ended = v.end == endEOF || v.end == endTerminal || v.end == endClosed && whole
 
 	u, ok := f.usage()
@@ -49,7 +50,7 @@ func (v *View) judge() Verdict {
 
 // judgeAnswer judges an answer under a 2xx.
 func (v *View) judgeAnswer(d *Verdict, whole bool) {
-	f := &v.facts
+	f := &v.read.facts
 	if f.failed {
 		d.InBody, d.Inner = true, f.err.inner()
 		d.Class = classOfError(d.Inner, &f.err, v.amzn)
@@ -110,15 +111,16 @@ func (v *View) short(whole bool) bool {
 	if v.mode == opaque {
 		return false
 	}
-	if v.facts.stream {
-		return v.scan.open() || v.facts.chat && !v.facts.finished
+	r := v.read
+	if r.facts.stream {
+		return r.scan.open() || r.facts.chat && !r.facts.finished
 	}
-	return v.scan.open()
+	return r.scan.open()
 }
 
 // blank reports whether a body that should hold an answer holds nothing.
 func (v *View) blank() bool {
-	return v.answers && (v.mode == undecided || v.scan.docs == 0 && v.mode == events && !v.sse.plain)
+	return v.answers && (v.mode == undecided || v.read.scan.docs == 0 && v.mode == events && !v.read.sse.plain)
 }
 
 // settle returns the class of the choices: of the best one, since with several
@@ -172,7 +174,7 @@ func (s *slot) class() Class {
 
 // describe fills in what the server says of an error.
 func (v *View) describe(d *Verdict) {
-	e := &v.facts.err
+	e := &v.read.facts.err
 	d.Code = word(e.name(v.amzn))
 	text := e.text
 	if text == "" && v.status >= 400 && !v.unreadable {

@@ -16,9 +16,10 @@ type Request struct {
 // ParseRequest reads a request. path is the URL's path, for the APIs that name
 // the model there.
 func ParseRequest(path string, body []byte) Request {
-	s := scanner{facts: &facts{root: nRequest}}
-	s.write(body)
-	f := s.facts
+	in := begin(nRequest)
+	defer in.end()
+	in.scan.write(body)
+	f := &in.facts
 	r := Request{Model: f.model, Stream: f.streaming || streamPath(path)}
 	if r.Model == "" {
 		r.Model = pathModel(path)

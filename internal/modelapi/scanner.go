@@ -1,6 +1,7 @@
 package modelapi
 
 import (
+	"bytes"
 	"unicode"
 	"unicode/utf8"
 )
@@ -145,12 +146,10 @@ func (s *scanner) str(b []byte) int {
 		}
 		switch s.keep {
 		case keepNone:
-			for c != '"' && c != '\\' {
-				if i++; i == len(b) {
-					return i
-				}
-				c = b[i]
+			if i += dull(b[i:]); i == len(b) {
+				return i
 			}
+			c = b[i]
 		case keepText:
 			if c != '"' && c != '\\' {
 				s.look(c)
@@ -168,6 +167,25 @@ func (s *scanner) str(b []byte) int {
 		case '"':
 			s.endString()
 			return i + 1
+		}
+	}
+	return len(b)
+}
+
+// dull returns how many bytes at b's begin are neither a quote nor an escape.
+func dull(b []byte) int {
+	const step = 128 // far from one another, a search for each would take the square of the time
+	for from := 0; from < len(b); from += step {
+		part := b[from:min(from+step, len(b))]
+		n := bytes.IndexByte(part, '"')
+		if n < 0 {
+			n = len(part)
+		}
+		if e := bytes.IndexByte(part[:n], '\\'); e >= 0 {
+			n = e
+		}
+		if n < len(part) {
+			return from + n
 		}
 	}
 	return len(b)

@@ -93,7 +93,7 @@ func (f *facts) usage() (Usage, bool) {
 // where the body is the vendor's own.
 func headerUsage(h http.Header) (Usage, bool) {
 	const prefix = "X-Amzn-Bedrock-"
-	in, out := h.Get(prefix+"Input-Token-Count"), h.Get(prefix+"Output-Token-Count")
+	in, out := first(h, prefix+"Input-Token-Count"), first(h, prefix+"Output-Token-Count")
 	if in == "" && out == "" {
 		return Usage{}, false
 	}
@@ -104,8 +104,8 @@ func headerUsage(h http.Header) (Usage, bool) {
 	}{
 		{fConIn, in},
 		{fConOut, out},
-		{fConRead, h.Get(prefix + "Cache-Read-Input-Token-Count")},
-		{fConWrite, h.Get(prefix + "Cache-Write-Input-Token-Count")},
+		{fConRead, first(h, prefix+"Cache-Read-Input-Token-Count")},
+		{fConWrite, first(h, prefix+"Cache-Write-Input-Token-Count")},
 	} {
 		if c.value != "" {
 			f.number(c.field, []byte(c.value))
@@ -117,9 +117,10 @@ func headerUsage(h http.Header) (Usage, bool) {
 // ParseUsage reads the usage out of a whole body that is not a stream, or of
 // the headers (Bedrock).
 func ParseUsage(h http.Header, body []byte) (Usage, bool) {
-	s := scanner{facts: &facts{root: nRoot}}
-	s.write(body)
-	if u, ok := s.facts.usage(); ok && !s.open() {
+	in := begin(nRoot)
+	defer in.end()
+	in.scan.write(body)
+	if u, ok := in.facts.usage(); ok && !in.scan.open() {
 		return u, true
 	}
 	return headerUsage(h)

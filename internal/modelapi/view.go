@@ -47,16 +47,46 @@ type View struct {
 
 	mu    sync.Mutex // all below, never held across a read or a hook
 	mode  mode
-	scan  scanner
-	sse   sse
-	facts facts
-	head  []byte
+	read  *reading // nil before the first byte and after the end
+	head  []byte   // of a failure or a stream
 	total int64
 	end   ending
 	err   error
 	final Verdict
 	ends  []func(Verdict)
 	few   [3]func(Verdict) // what ends starts on
+}
+
+// reading is what a view needs while its body passes: most of its memory, and
+// nothing of it is left when the verdict is final.
+type reading struct {
+	scan  scanner
+	sse   sse
+	facts facts
+}
+
+var readings = sync.Pool{New: func() any { return new(reading) }}
+
+// begin returns a fresh reading of documents under root.
+func begin(root node) *reading {
+	r := readings.Get().(*reading)
+	r.scan.facts, r.facts.root = &r.facts, root
+	return r
+}
+
+// end gives the reading back, with nothing of what it read in it.
+func (r *reading) end() {
+	*r = reading{scan: scanner{long: r.scan.long[:0]}}
+	readings.Put(r)
+}
+
+// reader returns the view's reading, ready to go on.
+func (v *View) reader() *reading {
+	if v.read == nil {
+		v.read = begin(nRoot)
+		v.read.facts.stream = v.streaming
+	}
+	return v.read
 }
 
 // Watch returns the view of resp: the one that an inner transport has already
@@ -127,11 +157,9 @@ func identity(h http.Header) uintptr { return reflect.ValueOf(h).Pointer() }
 
 func newView(resp *http.Response, now time.Time) *View {
 	h := resp.Header
-	v := &View{resp: resp, header: identity(h), status: resp.StatusCode, length: resp.ContentLength, amzn: h.Get("X-Amzn-Errortype")}
-	v.facts.root = nRoot
-	v.scan.facts = &v.facts
+	v := &View{resp: resp, header: identity(h), status: resp.StatusCode, length: resp.ContentLength, amzn: first(h, "X-Amzn-Errortype")}
 	v.ends = v.few[:0]
-	if s := h.Get("X-Should-Retry"); s != "" {
+	if s := first(h, "X-Should-Retry"); s != "" {
 		v.should, v.retry = true, strings.EqualFold(strings.TrimSpace(s), "true")
 	}
 	if v.status >= 400 {
@@ -142,7 +170,7 @@ func newView(resp *http.Response, now time.Time) *View {
 		v.wait, v.waits = askedWait(h, now)
 		v.usage, v.hasUsage = headerUsage(h)
 	}
-	kind, _, _ := strings.Cut(h.Get("Content-Type"), ";")
+	kind, _, _ := strings.Cut(first(h, "Content-Type"), ";")
 	kind = strings.ToLower(strings.TrimSpace(kind))
 	switch {
 	case kind == "text/event-stream":
@@ -156,11 +184,18 @@ func newView(resp *http.Response, now time.Time) *View {
 	case kind != "" && !strings.HasPrefix(kind, "text/"):
 		v.mode = opaque
 	}
-	if e := h.Get("Content-Encoding"); e != "" && !strings.EqualFold(e, "identity") {
+	if e := first(h, "Content-Encoding"); e != "" && !strings.EqualFold(e, "identity") {
 		v.mode, v.unreadable, v.answers = opaque, true, false
 	}
-	v.facts.stream = v.streaming
 	return v
+}
+
+// first is Get for a name in its canonical form.
+func first(h http.Header, name string) string {
+	if vs := h[name]; len(vs) > 0 {
+		return vs[0]
+	}
+	return ""
 }
 
 // Verdict returns what is known so far. After the end of the body it is final.
@@ -193,8 +228,9 @@ func (v *View) OnEnd(f func(Verdict)) {
 // Streaming reports whether the answer is a stream by its Content-Type.
 func (v *View) Streaming() bool { return v.streaming }
 
-// Head returns the first bytes of the body as far as they were seen, at most
-// 8 KiB. It must not be modified.
+// Head returns the first bytes of the body of a failure or a stream as far as
+// they were seen, at most 8 KiB; of other answers nothing. It must not be
+// modified.
 func (v *View) Head() []byte {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -207,32 +243,33 @@ func (v *View) see(b []byte) (terminal bool) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	v.total += int64(len(b))
-	if n := min(len(b), headLimit-len(v.head)); n > 0 {
+	if n := min(len(b), headLimit-len(v.head)); n > 0 && (v.status >= 400 || v.streaming) {
 		v.head = append(v.head, b[:n]...)
 	}
-	if v.end != endNone {
+	if v.end != endNone || v.mode == opaque || len(b) == 0 {
 		return false
 	}
+	r := v.reader()
 	switch v.mode {
 	case undecided:
-		v.decide(b)
+		v.decide(r, b)
 	case documents:
-		v.scan.write(b)
+		r.scan.write(b)
 	case events:
-		v.sse.write(&v.scan, b)
+		r.sse.write(&r.scan, b)
 	}
-	return v.facts.terminal
+	return r.facts.terminal
 }
 
 // decide tells JSON by its first byte, whatever the body is called.
-func (v *View) decide(b []byte) {
+func (v *View) decide(r *reading, b []byte) {
 	for i, c := range b {
 		switch c {
 		case ' ', '\t', '\r', '\n', 0xef, 0xbb, 0xbf: // a byte order mark may stand first
 			continue
 		case '{', '[':
 			v.mode = documents
-			v.scan.write(b[i:])
+			r.scan.write(b[i:])
 		default:
 			v.mode = opaque
 		}
@@ -250,6 +287,8 @@ func (v *View) finish(end ending, err error) {
 	}
 	v.end, v.err = end, err
 	v.final = v.judge()
+	v.read.end()
+	v.read = nil
 	ends, final := v.ends, v.final
 	v.ends = nil
 	v.mu.Unlock()

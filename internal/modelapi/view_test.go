@@ -194,7 +194,7 @@ func TestAPanickingHookLosesNothing(t *testing.T) {
 
 func TestAHookMayAskTheView(t *testing.T) {
 	t.Parallel()
-	resp := response(200, jsonType, good, 0)
+	resp := response(400, jsonType, good, 0)
 	v := modelapi.Watch(nil, resp, noon)
 	nested := false
 	v.OnEnd(func(d modelapi.Verdict) {
@@ -390,7 +390,7 @@ func TestStreaming(t *testing.T) {
 func TestHead(t *testing.T) {
 	t.Parallel()
 	body := strings.Repeat("0123456789abcdef", 1024)
-	resp := response(200, "Content-Type: text/plain\n", body, 1000)
+	resp := response(500, "Content-Type: text/plain\n", body, 1000)
 	v := modelapi.Watch(nil, resp, noon)
 	if len(v.Head()) != 0 {
 		t.Error("seen before it was read")
@@ -400,6 +400,12 @@ func TestHead(t *testing.T) {
 	_, _ = io.ReadAll(resp.Body)
 	if string(early) != body[:10] || string(v.Head()) != body[:8<<10] {
 		t.Errorf("%q, then %d bytes", early, len(v.Head()))
+	}
+	resp = response(200, jsonType, good, 0)
+	v = modelapi.Watch(nil, resp, noon)
+	_, _ = io.ReadAll(resp.Body)
+	if len(v.Head()) != 0 {
+		t.Error("a good answer's head is kept")
 	}
 }
 
@@ -501,7 +507,7 @@ func TestHoldAfterAForeignReader(t *testing.T) {
 	t.Parallel()
 	// A wrapper that logs bodies has read ours and replaced it.
 	box := attempt()
-	resp := response(200, jsonType, good, 0)
+	resp := response(400, jsonType, good, 0)
 	modelapi.Watch(box, resp, noon)
 	data, _ := io.ReadAll(resp.Body)
 	_ = resp.Body.Close()

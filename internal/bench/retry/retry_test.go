@@ -5,6 +5,7 @@ import (
 	"context"
 	"io"
 	"net/http"
+	"strings"
 	"testing"
 	"time"
 
@@ -14,6 +15,8 @@ import (
 	"github.com/failsafe-go/failsafe-go/failsafehttp"
 	"github.com/failsafe-go/failsafe-go/retrypolicy"
 	"github.com/hashicorp/go-retryablehttp"
+	"github.com/nightfuse/nightfuse/breaker"
+	"github.com/nightfuse/nightfuse/budget"
 	"github.com/nightfuse/nightfuse/retry"
 )
 
@@ -81,39 +84,57 @@ func (s stub) RoundTrip(req *http.Request) (*http.Response, error) {
 // end. What a retry adds is the difference to "alone". The peers do not judge
 // the answer; "unjudged" is ours on an answer it passes on unread.
 func BenchmarkTransport(b *testing.B) {
-	body := bytes.Repeat([]byte("x"), 4<<10)
 	judged, passed := stub{"application/json", answer}, stub{"application/octet-stream", answer}
 	r := mustNew(b)
 	hashicorp := retryablehttp.NewClient()
 	hashicorp.Logger = nil
 	hashicorp.HTTPClient = &http.Client{Transport: judged}
-	for _, c := range []struct {
-		name string
-		rt   http.RoundTripper
-	}{
-		{"alone", judged},
-		{"nightfuse", retry.NewTransport(judged, r)},
-		{"nightfuse-unjudged", retry.NewTransport(passed, r)},
-		{"go-retryablehttp", &retryablehttp.RoundTripper{Client: hashicorp}},
-		{"failsafehttp", failsafehttp.NewRoundTripper(judged, failsafehttp.NewRetryPolicyBuilder().Build())},
-	} {
-		b.Run(c.name, func(b *testing.B) {
-			client := &http.Client{Transport: c.rt}
-			b.ReportAllocs()
-			for b.Loop() {
-				req, err := http.NewRequestWithContext(b.Context(), http.MethodPost, "http://upstream/v1", bytes.NewReader(body))
-				if err != nil {
-					b.Fatal(err)
-				}
-				resp, err := client.Do(req)
-				if err != nil {
-					b.Fatal(err)
-				}
-				if _, err := io.Copy(io.Discard, resp.Body); err != nil {
-					b.Fatal(err)
-				}
-				_ = resp.Body.Close()
-			}
-		})
+	send(b, "alone", judged)
+	send(b, "nightfuse", retry.NewTransport(judged, r))
+	send(b, "nightfuse-unjudged", retry.NewTransport(passed, r))
+	send(b, "go-retryablehttp", &retryablehttp.RoundTripper{Client: hashicorp})
+	send(b, "failsafehttp", failsafehttp.NewRoundTripper(judged, failsafehttp.NewRetryPolicyBuilder().Build()))
+}
+
+// BenchmarkChain is the same through more and more of the guards, the budget in
+// memory.
+func BenchmarkChain(b *testing.B) {
+	base := stub{"application/json", answer}
+	up, err := breaker.New(breaker.Config{})
+	if err != nil {
+		b.Fatal(err)
 	}
+	day, err := budget.New(budget.Config{Limit: 1 << 50})
+	if err != nil {
+		b.Fatal(err)
+	}
+	spent := budget.NewTransport(base, day)
+	send(b, "alone", base)
+	send(b, "budget", spent)
+	send(b, "breaker", breaker.NewTransport(base, up))
+	send(b, "breaker+budget", breaker.NewTransport(spent, up))
+	send(b, "retry+breaker+budget", retry.NewTransport(breaker.NewTransport(spent, up), mustNew(b)))
+}
+
+// send measures a POST of 4 KiB through rt, its answer read to the end.
+func send(b *testing.B, name string, rt http.RoundTripper) {
+	body := []byte(`{"model":"small","max_tokens":64,"messages":[{"role":"user","content":"` + strings.Repeat("What does it do? ", 240) + `"}]}`)
+	b.Run(name, func(b *testing.B) {
+		client := &http.Client{Transport: rt}
+		b.ReportAllocs()
+		for b.Loop() {
+			req, err := http.NewRequestWithContext(b.Context(), http.MethodPost, "http://upstream/v1", bytes.NewReader(body))
+			if err != nil {
+				b.Fatal(err)
+			}
+			resp, err := client.Do(req)
+			if err != nil {
+				b.Fatal(err)
+			}
+			if _, err := io.Copy(io.Discard, resp.Body); err != nil {
+				b.Fatal(err)
+			}
+			_ = resp.Body.Close()
+		}
+	})
 }
