@@ -127,13 +127,15 @@ func (l *Link) Start(req *http.Request) (_ *http.Request, box *call.Box, through
 	if b := call.From(req.Context()); b.Inside(l.part) {
 		return req, b, true, nil
 	}
-	req, box = call.Wire(req)
+	in, box := call.Wire(req)
 	if l.marked {
-		box = call.With(req.Context())
+		if in == req { // the box is another's, and handed on
+			box = call.With(req.Context())
+			in = req.WithContext(box)
+		}
 		box.Enter(l.part)
-		req = req.WithContext(box)
 	}
-	return req, box, false, nil
+	return in, box, false, nil
 }
 
 // ErrNoResponse is returned for a base that broke the RoundTripper contract by
