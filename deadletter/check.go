@@ -94,7 +94,7 @@ func (r ClaimReq) filled() ClaimReq {
 }
 
 func (o Outcome) check() error {
-	if o.Verb < Ack || o.Verb > Discard {
+	if o.Verb < Ack || o.Verb > Revive {
 		return fmt.Errorf("deadletter: unknown verb %d", o.Verb)
 	}
 	return nil

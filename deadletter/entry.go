@@ -264,6 +264,8 @@ func (t *tx) resolve(tok Token, o Outcome) error {
 	switch {
 	case o.Verb == Release:
 		e.From, e.Replays = l.from, max(l.replays-1, 0)
+	case o.Verb == Revive:
+		e.Op, e.From = opRelease, Dead
 	case o.Verb == Return, o.Verb == Quarantine && !o.Failure.zero():
 		r, err := t.load(l)
 		if err != nil {

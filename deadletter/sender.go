@@ -89,7 +89,7 @@ func (s HTTPSender) Send(ctx context.Context, r Record) error {
 	switch {
 	case told != nil:
 		return told
-	case failed(v):
+	case failed(v), resp.StatusCode < 200, resp.StatusCode > 299: // a redirect that was not followed is no result
 		return newAnswerError(v, now)
 	case err != nil:
 		return err

@@ -78,6 +78,7 @@ func TestHTTPSenderJudgesAnswers(t *testing.T) {
 		"status":     {base: func(*http.Request) (*http.Response, error) { return answer(429, badAnswer), nil }, want: "429"},
 		"empty":      {base: func(*http.Request) (*http.Response, error) { return answer(200, emptyAnswer), nil }, want: "empty"},
 		"in the 200": {base: func(*http.Request) (*http.Response, error) { return answer(200, badAnswer), nil }, want: "bad_thing"},
+		"redirect":   {base: func(*http.Request) (*http.Response, error) { return answer(304, ""), nil }, want: "304"},
 		"connection": {base: func(*http.Request) (*http.Response, error) { return nil, full }, want: "disk full"},
 		"refused": {
 			base: func(*http.Request) (*http.Response, error) { return nil, refusal{"breaker"} }, want: "refused",

@@ -128,6 +128,7 @@ const (
 	Release                    // not tried: as before the claim, which does not count as a replay
 	Quarantine                 // Quarantined, with the Outcome's Failure if it has one, and its Reason
 	Discard                    // Discarded, with the Outcome's Reason
+	Revive                     // dead, as if never replayed: a person lets it out of quarantine
 )
 
 // String returns the verb's name.
@@ -143,6 +144,8 @@ func (v Verb) String() string {
 		return "quarantine"
 	case Discard:
 		return "discard"
+	case Revive:
+		return "revive"
 	}
 	return "no verb"
 }

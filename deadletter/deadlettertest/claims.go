@@ -142,6 +142,13 @@ func (s *suite) quarantine() {
 	if r := s.get("a"); r.Reason != "still" || r.Failures != 2 {
 		s.Errorf("quarantined without a failure: %+v", r)
 	}
+	c = s.claim(deadletter.ClaimReq{Filter: f})[0]
+	s.resolve(c.Token, deadletter.Outcome{Verb: deadletter.Revive}, nil)
+	s.again()
+	if r := s.get("a"); r.State != deadletter.Dead || r.Replays != 0 || r.Failures != 2 || r.Status != 400 {
+		s.Errorf("let out of quarantine: %+v", r)
+	}
+	s.one()
 }
 
 // Why: to give up is a decision with a reason.
