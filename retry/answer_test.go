@@ -127,6 +127,13 @@ func TestAnErrorUnder200(t *testing.T) {
 	equal(t, "body", readAll(t, resp), goodBody)
 	equal(t, "calls", sc.calls(), 2)
 
+	// In a choice, as aggregators have it.
+	sc = newScript(step{status: 200, header: "Content-Type: application/json", body: `{"choices":[{"index":0,"finish_reason":"error","error":{"code":502,"message":"provider disconnected"},"message":{"role":"assistant","content":""}}]}`}, good)
+	resp, err = client(t, r).Do(post(t, serve(t, sc).URL, "{}"))
+	noError(t, err)
+	equal(t, "body", readAll(t, resp), goodBody)
+	equal(t, "calls", sc.calls(), 2)
+
 	sc = newScript(bad("400"))
 	_, err = client(t, r).Do(post(t, serve(t, sc).URL, "{}"))
 	e := asError(t, err)
@@ -145,6 +152,7 @@ func TestEmptyAnswers(t *testing.T) {
 		ok         bool
 	}{
 		{"choices []", `{"choices":[]}`, 2, false},
+		{"choices missing", `{"id":"c1","object":"chat.completion","model":"m"}`, 2, false},
 		{"no text", `{"choices":[{"finish_reason":"stop","message":{"role":"assistant","content":null}}]}`, 2, false},
 		{"white space", `{"choices":[{"finish_reason":"stop","message":{"role":"assistant","content":"  \n"}}]}`, 2, false},
 		{"a tool call", `{"choices":[{"finish_reason":"tool_calls","message":{"role":"assistant","content":null,"tool_calls":[{"id":"c1","type":"function","function":{"name":"f","arguments":"{}"}}]}}]}`, 1, true},

@@ -49,7 +49,7 @@ func TestEveryHintForm(t *testing.T) {
 	t.Parallel()
 	// The bubble's clock starts at a whole second, so that dates are exact.
 	const none = -1
-	for _, tc := range []struct {
+	for i, tc := range []struct {
 		name   string
 		header func(now time.Time) string
 		want   time.Duration // the floor; none = no hint
@@ -61,6 +61,8 @@ func TestEveryHintForm(t *testing.T) {
 		{"zero", lines("Retry-After: 0"), 0, false},
 		{"negative", lines("Retry-After: -5"), none, false},
 		{"words", lines("Retry-After: soon"), none, false},
+		{"an exponent", lines("Retry-After: 1e3"), none, false},
+		{"two lines", lines("Retry-After: 3\nRetry-After: 9"), 9 * time.Second, false},
 		{"not a number", lines("Retry-After: NaN"), none, false},
 		{"empty", lines("Retry-After: "), none, false},
 		{"at the limit", lines("Retry-After: 120"), 2 * time.Minute, false},
@@ -88,7 +90,8 @@ func TestEveryHintForm(t *testing.T) {
 			if d, ok := retry.ParseHint(headers(h), now); ok != (tc.want != none) || ok && d != tc.want {
 				t.Errorf("%s: ParseHint = %v, %v", tc.name, d, ok)
 			}
-			sc := newScript(failWith(429, h), good)
+			status := []int{429, 503, 529, 500}[i%4] // a hint counts on every status that is retried
+			sc := newScript(failWith(status, h), good)
 			r := mustNew(t, retry.Config{})
 			resp, err := retry.NewTransport(sc, r).RoundTrip(post(t, "http://upstream/", "{}"))
 			took := time.Since(now)
@@ -96,7 +99,7 @@ func TestEveryHintForm(t *testing.T) {
 				e := asError(t, err)
 				equal(t, tc.name+": calls", sc.calls(), 1)
 				equal(t, tc.name+": time", took, 0)
-				if !errors.Is(err, retry.ErrHint) || !e.NotBefore.Equal(now.Add(tc.want)) || e.Status != 429 {
+				if !errors.Is(err, retry.ErrHint) || !e.NotBefore.Equal(now.Add(tc.want)) || e.Status != status {
 					t.Errorf("%s: %v, not before %v", tc.name, err, e.NotBefore)
 				}
 				return

@@ -52,6 +52,9 @@ func TestBodiesAreSentAgain(t *testing.T) {
 				if h.body != tc.want {
 					t.Errorf("%s, keep-alive %v: the server got %d bytes, want %d", tc.name, keep, len(h.body), len(tc.want))
 				}
+				if tc.name == "GetBody" && h.length != int64(len(tc.want)) {
+					t.Errorf("%s, keep-alive %v: Content-Length %d", tc.name, keep, h.length)
+				}
 			}
 			if tc.calls == 1 && !errors.Is(err, retry.ErrReplay) {
 				t.Errorf("%s: error %v does not say that the body cannot be sent again", tc.name, err)
@@ -124,17 +127,21 @@ func TestCertificateErrorsAreFinal(t *testing.T) {
 	srv.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, slog.LevelError)
 	srv.StartTLS()
 	defer srv.Close()
-	var dials atomic.Int32
-	base := &http.Transport{DialContext: func(ctx context.Context, network, addr string) (net.Conn, error) {
-		dials.Add(1)
-		return new(net.Dialer).DialContext(ctx, network, addr)
-	}}
-	defer base.CloseIdleConnections()
-	_, err := retry.NewTransport(base, mustNew(t, noWait(retry.Config{}))).RoundTrip(post(t, srv.URL, "{}"))
-	equal(t, "dials", dials.Load(), 1)
-	var ce *tls.CertificateVerificationError
-	if !errors.As(err, &ce) || !errors.Is(err, retry.ErrFinal) {
-		t.Errorf("error %v", err)
+	elsewhere := srv.Client().Transport.(*http.Transport).TLSClientConfig.Clone()
+	elsewhere.ServerName = "elsewhere.invalid"
+	for name, trust := range map[string]*tls.Config{"unknown authority": nil, "another host's": elsewhere} {
+		var dials atomic.Int32
+		base := &http.Transport{TLSClientConfig: trust, DialContext: func(ctx context.Context, network, addr string) (net.Conn, error) {
+			dials.Add(1)
+			return new(net.Dialer).DialContext(ctx, network, addr)
+		}}
+		_, err := retry.NewTransport(base, mustNew(t, noWait(retry.Config{}))).RoundTrip(post(t, srv.URL, "{}"))
+		base.CloseIdleConnections()
+		equal(t, name+": dials", dials.Load(), 1)
+		var ce *tls.CertificateVerificationError
+		if !errors.As(err, &ce) || !errors.Is(err, retry.ErrFinal) {
+			t.Errorf("%s: error %v", name, err)
+		}
 	}
 }
 
