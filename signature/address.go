@@ -228,6 +228,42 @@ func isIPv4(t string) bool {
 	return dots == 3 && digits > 0
 }
 
+// ipv4End gives the end of the dotted address, with port, whose first number
+// ends at j and which ends its token, or 0.
+func ipv4End(s string, j int) int {
+	for range 3 {
+		if j >= len(s) || s[j] != '.' {
+			return 0
+		}
+		a := j + 1
+		for j = a; j < len(s) && isDigit(s[j]) && j-a < 4; j++ {
+		}
+		if j == a || j-a > 3 {
+			return 0
+		}
+	}
+	if j+1 < len(s) && s[j] == ':' && isDigit(s[j+1]) {
+		a := j + 1
+		for j = a; j < len(s) && isDigit(s[j]) && j-a < 6; j++ {
+		}
+		if j-a > 5 {
+			return 0
+		}
+	}
+	if j == len(s) {
+		return j
+	}
+	switch s[j] {
+	case ' ', ',', ';', ')', ']', '"', '\'', '-', '>':
+		return j
+	case ':', '.':
+		if j+1 == len(s) || s[j+1] == ' ' {
+			return j
+		}
+	}
+	return 0
+}
+
 // ipv6End gives the end of the IPv6 address, zone included, that starts at i,
 // or 0. An address needs a digit: "Fee::add" is code.
 func ipv6End(s string, i int) int {

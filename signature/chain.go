@@ -1,6 +1,7 @@
 package signature
 
 import (
+	"errors"
 	"fmt"
 	"reflect"
 	"slices"
@@ -28,8 +29,14 @@ type facts struct {
 	nodes   int
 }
 
+// plain is the type of most errors, which have a text and nothing else.
+var plain = reflect.TypeOf(errors.New(""))
+
 // appendError appends the template of err to dst.
 func (s *Signer) appendError(dst []byte, err error, rep *Report) ([]byte, facts) {
+	if rep == nil && s.status == nil && reflect.TypeOf(err) == plain {
+		return s.appendText(dst, err.Error(), nil), facts{}
+	}
 	f := facts{explain: rep != nil}
 	s.walk(err, 0, &f)
 	var n *[kinds]int

@@ -18,6 +18,8 @@ const (
 var (
 	class = classes()
 	lower = lowers()
+
+	hexDigit = hexDigits()
 )
 
 func classes() (t [256]uint8) {
@@ -54,13 +56,16 @@ func lowers() (t [256]byte) {
 	return t
 }
 
+func hexDigits() (t [256]bool) {
+	for _, c := range []byte("0123456789abcdefABCDEF") {
+		t[c] = true
+	}
+	return t
+}
+
 func isDigit(c byte) bool { return class[c]&cDigit != 0 }
 func isAlnum(c byte) bool { return class[c]&cAlnum != 0 }
-
-func isHex(c byte) bool {
-	c = lower[c]
-	return isDigit(c) || 'a' <= c && c <= 'f'
-}
+func isHex(c byte) bool   { return hexDigit[c] }
 
 func allHex(s string) bool {
 	for i := range len(s) {

@@ -280,6 +280,9 @@ func (z *scanner) firstStatus(i, j int) bool {
 // access log: "HTTP/1.1" 503.
 func (z *scanner) httpVersion(c context) bool {
 	d := z.dst[z.base:c.at]
+	if len(d) == 0 || !isDigit(d[len(d)-1]) {
+		return false
+	}
 	for _, p := range [...]string{"http/1.1", "http/1.0", "http/2", "http/2.0", "http/3", "http/3.0"} {
 		if len(d) >= len(p) && string(d[len(d)-len(p):]) == p {
 			return true

@@ -27,7 +27,20 @@ func (z *scanner) word() {
 		z.letters(i, j, b)
 		return
 	}
-	if i >= z.chunk && z.compound(i, j) {
+	// The shapes most often met come first; what is glued to them decides below.
+	if glued && j-i == 8 && s[j] == '-' && isUUID(s[i:z.end]) && class[z.at(i+36)]&cGlue == 0 {
+		z.i = i + 36
+		z.fold(kindUUID)
+		return
+	}
+	if glued && b == cDigit && s[j] == '.' && j-i <= 3 && i >= z.chunk {
+		if e := ipv4End(s[:z.end], j); e > 0 {
+			z.i = e
+			z.fold(kindAddress)
+			return
+		}
+	}
+	if i >= z.chunk && z.compound(i, j, b) {
 		return
 	}
 	if glued && z.special(i, j, b) {
@@ -63,14 +76,12 @@ func (z *scanner) hook(i, j int) bool {
 	return false
 }
 
-// compound examines the compound that starts at i, whose first part ends at j.
+// compound examines the compound that starts at i, whose first part ends at j
+// and has the classes b.
 // It reports whether the whole of it was dealt with.
-func (z *scanner) compound(i, j int) bool {
+func (z *scanner) compound(i, j int, b uint8) bool {
 	s := z.s
-	e, at, slash, dots, prev, b := j, -1, -1, 0, byte(0), uint8(0)
-	for _, c := range []byte(s[i:j]) {
-		b |= class[c]
-	}
+	e, at, slash, dots, prev := j, -1, -1, 0, byte(0)
 	simple := true // letters, digits, hyphens and underscores alone
 	for e < z.end {
 		c := s[e]
