@@ -3,6 +3,7 @@ package budget
 import (
 	"net/http"
 
+	"github.com/nightfuse/nightfuse/internal/call"
 	"github.com/nightfuse/nightfuse/internal/chain"
 	"github.com/nightfuse/nightfuse/internal/modelapi"
 )
@@ -48,7 +49,7 @@ func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 		return nil, err
 	}
 	if through {
-		return t.Base().RoundTrip(req)
+		return t.report(req)
 	}
 	b := t.budget
 	units := box.Estimate
@@ -83,10 +84,28 @@ func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 			Request: req, Estimate: units, Sent: true, Status: status, Err: v.Err,
 			Usage: Usage(v.Usage), HasUsage: v.HasUsage, Complete: v.Ended && !v.InBody,
 		}
-		if status < 400 && !v.InBody && !(c.HasUsage && c.Usage.Total() > 0) {
+		if status < 300 && !v.InBody && !(c.HasUsage && c.Usage.Total() > 0) {
 			b.noUsage(r)
 		}
 		r.settle(b.charge(c))
+	})
+	return resp, nil
+}
+
+// report passes a call on that a Do of the same budget has reserved, and tells
+// that Do what the answer says.
+func (t *Transport) report(req *http.Request) (*http.Response, error) {
+	resp, err := t.Base().RoundTrip(req)
+	box := call.From(req.Context())
+	if err != nil || resp == nil || resp.Body == nil || box == nil || box.Used == nil {
+		return resp, err
+	}
+	status := resp.StatusCode
+	modelapi.Watch(box, resp, t.budget.clock.Now()).OnEnd(func(v modelapi.Verdict) {
+		box.Used.See(t.budget.charge(Call{
+			Request: req, Estimate: box.Estimate, Sent: true, Status: status, Err: v.Err,
+			Usage: Usage(v.Usage), HasUsage: v.HasUsage, Complete: v.Ended && !v.InBody,
+		}))
 	})
 	return resp, nil
 }

@@ -52,6 +52,7 @@ type Call struct {
 //	cut off, or an error in the body   the estimate, or the usage if that is more
 //	timeout or reset after sending     the estimate
 //	408, 499, 504, 524                 the estimate: it may have generated
+//	a redirect                         0: the call that follows it pays
 //	other 4xx and 5xx                  0: a storm of 529 must not spend the day
 //
 // Usage that is zero, negative or impossible counts as none.
@@ -63,7 +64,7 @@ func Charge(c Call) int64 {
 		return c.Estimate
 	case c.Status == http.StatusRequestTimeout, c.Status == 499, c.Status == http.StatusGatewayTimeout, c.Status == 524:
 		return c.Estimate
-	case c.Status >= 400:
+	case c.Status >= 300:
 		return 0
 	}
 	used := int64(0)
@@ -106,7 +107,10 @@ func Used(ctx context.Context, units int64) {
 // Do reserves, calls fn and settles. Owner and estimate come from
 // [WithOwner] and [WithEstimate]; fn says what it has cost by [Used], else the
 // error it returns decides as in [Charge] (through Config.Charge), and after a
-// success the estimate stays. A refusal is a [*RefusedError], and fn is not
+// success the estimate stays. Without an answer's status the estimate stays after
+// an error, too, unless a guard inside refused before anything was sent: fn may
+// fail at its database after an answer was paid. A client inside with this
+// budget's transport reports in fn's place. A refusal is a [*RefusedError], and fn is not
 // called. A failed settlement is an event, not Do's error. If fn panics, the
 // estimate stays spent.
 //
@@ -124,6 +128,7 @@ func (b *Budget) Do(ctx context.Context, fn func(context.Context) error) error {
 		return refused(box, err)
 	}
 	box.Item.Pass()
+	passed := box.Item.Passed()
 	defer r.keep() // a panic or Goexit in fn
 	err = fn(box)
 	actual := r.units
@@ -135,7 +140,11 @@ func (b *Budget) Do(ctx context.Context, fn func(context.Context) error) error {
 			outer.Used.Add(used) // another budget or pacer around this one
 		}
 	case err != nil:
-		actual = b.charge(Call{Estimate: r.units, Sent: sent(ctx, err), Status: modelapi.StatusOf(err), Err: err})
+		// fn may have paid for an answer and failed to reach its database
+		// afterwards: only a guard's refusal, with nothing let through before
+		// it, says that nothing was sent.
+		unsent := call.RefusedBy(err) != "" && box.Item.Passed() == passed
+		actual = b.charge(Call{Estimate: r.units, Sent: !unsent, Status: modelapi.StatusOf(err), Err: err})
 	default:
 		b.noUsage(r)
 	}

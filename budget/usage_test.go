@@ -29,8 +29,12 @@ func TestDo(t *testing.T) {
 		{"failed", func(context.Context) error { return final }, 100},
 		{"failed with a status", func(context.Context) error { return statusError(429) }, 0},
 		{"timed out upstream", func(context.Context) error { return statusError(504) }, 100},
-		{"never sent", func(context.Context) error { return &net.OpError{Op: "dial", Err: final} }, 0},
+		{"could not reach its database, perhaps", func(context.Context) error { return &net.OpError{Op: "dial", Err: final} }, 100},
 		{"refused inside", func(context.Context) error { return &budget.LateError{} }, 0},
+		{"refused after another call", func(ctx context.Context) error {
+			call.From(ctx).Item.Pass()
+			return &budget.LateError{}
+		}, 100},
 	} {
 		b := mustNew(t, budget.Config{Limit: 1000})
 		var inner error
@@ -51,6 +55,31 @@ type statusError int
 
 func (e statusError) Error() string   { return http.StatusText(int(e)) }
 func (e statusError) StatusCode() int { return int(e) }
+
+// The function form around a client that has the budget, too: one reservation,
+// settled by what the answers say.
+func TestDoAroundItsOwnTransport(t *testing.T) {
+	t.Parallel()
+	const usage = `{"choices":[{"message":{"content":"Two refunds."},"finish_reason":"stop"}],"usage":{"prompt_tokens":900,"completion_tokens":100}}`
+	b := mustNew(t, budget.Config{Limit: 100_000})
+	answers := []*http.Response{answer(200, usage), answer(307, ""), answer(200, usage), answer(429, "{}")}
+	rt := budget.NewTransport(always(func() *http.Response {
+		resp := answers[0]
+		answers = answers[1:]
+		return resp
+	}), b)
+	err := b.Do(budget.WithEstimate(t.Context(), 10), func(ctx context.Context) error {
+		for range 4 {
+			read(t, rt, post(t, ctx, "{}"))
+		}
+		return nil
+	})
+	if err != nil {
+		t.Error(err)
+	}
+	equal(t, "spent", spent(t, b), int64(2000))
+	equal(t, "reservations", b.Stats().Reserved, int64(1))
+}
 
 func TestDoRefusesAndPanics(t *testing.T) {
 	t.Parallel()

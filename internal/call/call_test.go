@@ -183,6 +183,11 @@ func TestUsed(t *testing.T) {
 	if _, told := u.Sum(); told {
 		t.Error("told before anything was added")
 	}
+	u.See(40)
+	u.See(2)
+	if n, told := u.Sum(); n != 42 || !told {
+		t.Errorf("Sum = %d, %v, want what was seen, 42", n, told)
+	}
 	u.Add(0)
 	if n, told := u.Sum(); n != 0 || !told {
 		t.Errorf("Sum = %d, %v, want 0, true", n, told)

@@ -9,7 +9,8 @@ import (
 // Item is what all calls made for one item share. Its methods are safe for
 // concurrent use.
 type Item struct {
-	calls atomic.Int64
+	calls  atomic.Int64
+	passed atomic.Int64
 
 	mu      sync.Mutex
 	refusal error
@@ -19,10 +20,15 @@ type Item struct {
 // Pass says that a guard let the call through: an earlier refusal is over. A
 // guard further in may refuse after it.
 func (it *Item) Pass() {
+	it.passed.Add(1)
 	it.mu.Lock()
 	it.refusal = nil
 	it.mu.Unlock()
 }
+
+// Passed returns how often a guard has let a call of the item through. While it
+// does not change nothing was sent.
+func (it *Item) Passed() int64 { return it.passed.Load() }
 
 // Sent counts one call that went out for the item and returns the count with
 // this one. Whoever owns the attempts counts: the retry.
@@ -128,10 +134,17 @@ func (l *Limit) Give(end *Limit) {
 	}
 }
 
-// Used collects reported use. Its methods are safe for concurrent use.
+// Used collects what a function's calls have used: what the function says, and
+// what transports inside have seen. Its methods are safe for concurrent use.
 type Used struct {
-	sum  atomic.Int64
-	told atomic.Bool
+	sum, seen      atomic.Int64
+	told, answered atomic.Bool
+}
+
+// See adds n units that a transport has read from an answer.
+func (u *Used) See(n int64) {
+	u.seen.Add(n)
+	u.answered.Store(true)
 }
 
 // Add adds n units.
@@ -140,8 +153,14 @@ func (u *Used) Add(n int64) {
 	u.told.Store(true)
 }
 
-// Sum returns what was reported, and false when nothing was.
-func (u *Used) Sum() (int64, bool) { return u.sum.Load(), u.told.Load() }
+// Sum returns what was reported, the function's own word before what was seen,
+// and false when nothing was.
+func (u *Used) Sum() (int64, bool) {
+	if u.told.Load() {
+		return u.sum.Load(), true
+	}
+	return u.seen.Load(), u.answered.Load()
+}
 
 // CallerGaveUp reports whether ctx, the caller's own context, was cancelled by
 // its owner (true) rather than by its deadline or not at all. The guards treat

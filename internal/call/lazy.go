@@ -7,10 +7,11 @@ import (
 
 // Lazy is the context of the first attempt of an item that nobody has begun
 // above. Its Box is made when somebody below asks for one, since most functions
-// do not.
+// and transports do not.
 type Lazy struct {
 	context.Context
-	box atomic.Pointer[Box]
+	Wire bool // the attempt belongs to one round trip
+	box  atomic.Pointer[Box]
 }
 
 // Value returns the Box for this package's key.
@@ -29,6 +30,7 @@ func (l *Lazy) Box() *Box {
 	b := &Box{Context: l.Context, Retried: true}
 	b.Item = &b.item
 	b.Begin(1)
+	b.attempt.wire = l.Wire
 	if !l.box.CompareAndSwap(nil, b) {
 		return l.box.Load()
 	}
