@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/nightfuse/nightfuse/internal/call"
 	"github.com/nightfuse/nightfuse/internal/modelapi"
 )
 
@@ -38,9 +39,9 @@ type answer struct {
 	first int           // where a stream's first event ends in data; 0 = it was not looked for, or there is none
 	err   error         // what ended the body too early
 
-	held   heldBody
-	flow   flow
-	stream stream
+	held heldBody
+	flow *flow // nil until it is needed
+	lazy call.Lazy
 }
 
 // hold reads the body, limit bytes at most, for failures within errorTime.
@@ -135,9 +136,16 @@ func (a *answer) restore() {
 			a.set(a.idle)
 			a.lift()
 		}
-		a.flow.a = a
-		a.resp.Body = &a.flow
+		a.resp.Body = a.flowing()
 	}
+}
+
+// flowing returns the body for what was not held to its end.
+func (a *answer) flowing() *flow {
+	if a.flow == nil {
+		a.flow = &flow{a: a}
+	}
+	return a.flow
 }
 
 // heldBody is a body that was held to its end.
@@ -149,9 +157,10 @@ func (*heldBody) Close() error { return nil }
 // flow is the body of an answer that is passed on as it comes, after what was
 // held of it. The attempt's context ends with it, not before.
 type flow struct {
-	a   *answer
-	off int // how much of the held bytes was given
-	err error
+	a      *answer
+	off    int // how much of the held bytes was given
+	err    error
+	stream stream
 }
 
 func (f *flow) Read(p []byte) (int, error) {
@@ -171,14 +180,14 @@ func (f *flow) Read(p []byte) (int, error) {
 	if err == nil {
 		return n, nil
 	}
-	f.err = a.stream.ended(err)
+	f.err = f.stream.ended(err)
 	a.release()
 	return n, f.err
 }
 
 func (f *flow) Close() error {
 	err := f.a.body.Close()
-	f.a.stream.closed()
+	f.stream.closed()
 	f.a.release()
 	return err
 }

@@ -102,6 +102,9 @@ func (r *Retrier) watchForeign(req *http.Request) {
 
 // foreign reports whether headers say that this is a repetition by an SDK.
 func foreign(h http.Header) bool {
+	if len(h["X-Stainless-Retry-Count"]) == 0 && len(h["Amz-Sdk-Request"]) == 0 {
+		return false // nearly always
+	}
 	if s := h.Get("X-Stainless-Retry-Count"); s != "" {
 		n, err := strconv.Atoi(s)
 		return err == nil && n > 0

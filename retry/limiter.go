@@ -14,6 +14,7 @@ type limiter struct {
 	ctx    context.Context
 	cancel context.CancelCauseFunc
 	timer  *time.Timer // nil until a limit was set
+	armed  atomic.Bool // a limit was set and not lifted
 	limit  atomic.Pointer[timeoutError]
 	fired  atomic.Pointer[timeoutError]
 }
@@ -28,14 +29,15 @@ func (l *limiter) set(e *timeoutError) {
 	l.limit.Store(e)
 	if l.timer == nil {
 		l.timer = time.AfterFunc(e.d, func() { l.expire(l.limit.Load()) })
-		return
+	} else {
+		l.timer.Reset(e.d)
 	}
-	l.timer.Reset(e.d)
+	l.armed.Store(true)
 }
 
 // lift takes the limit away and keeps the context. It is false when the limit
 // was first.
-func (l *limiter) lift() bool { return l.timer == nil || l.timer.Stop() }
+func (l *limiter) lift() bool { return !l.armed.Swap(false) || l.timer.Stop() }
 
 // expire ends the context for the reason given.
 func (l *limiter) expire(e *timeoutError) {

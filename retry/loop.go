@@ -94,7 +94,7 @@ func (l *loop) attempt() (context.Context, error) {
 		l.limer.set(&timeoutError{"no answer", d})
 		ctx = l.limer.ctx
 	}
-	if l.up == nil && l.box == nil && l.lazy == nil {
+	if l.begins() {
 		l.lazy = &call.Lazy{Context: ctx}
 		l.away = true
 		return l.lazy, nil
@@ -125,12 +125,20 @@ func (l *loop) ready() error {
 	return nil
 }
 
-// open returns the Box of the next attempt.
-func (l *loop) open(ctx context.Context) *call.Box {
-	b := call.With(ctx)
+// begins reports whether the next attempt is the first of an item that nobody
+// has begun above: then its context can be a Lazy.
+func (l *loop) begins() bool { return l.up == nil && l.box == nil && l.lazy == nil }
+
+// unfold makes the first attempt's Box, which an item that goes on needs.
+func (l *loop) unfold() {
 	if l.lazy != nil {
 		l.box, l.lazy = l.lazy.Box(), nil
 	}
+}
+
+// open returns the Box of the next attempt.
+func (l *loop) open(ctx context.Context) *call.Box {
+	b := call.With(ctx)
 	if l.box == nil {
 		l.box = b
 	}
@@ -181,9 +189,7 @@ func (l *loop) done(calls uint64) {
 // fail takes the error of a function's attempt, waits, and returns nil for
 // another attempt or the item's end.
 func (l *loop) fail(err error) error {
-	if l.lazy != nil {
-		l.box, l.lazy = l.lazy.Box(), nil
-	}
+	l.unfold()
 	now := l.r.clock.Now()
 	if l.limer != nil {
 		err = l.limer.reason(err)

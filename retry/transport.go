@@ -2,6 +2,7 @@ package retry
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"io"
 	"net/http"
@@ -118,6 +119,7 @@ func (s *sender) run() (*http.Response, error) {
 		if resp != nil {
 			return resp, nil
 		}
+		l.unfold()
 		now := l.r.clock.Now()
 		l.spent = s.load.single != nil
 		if l.spent && (f.kind == again || f.kind == once || f.kind == daily) && l.r.cfg.Attempts > 1 {
@@ -150,10 +152,19 @@ func (s *sender) send() (*http.Response, failure) {
 	if r.headers != nil {
 		a.set(r.headers)
 	}
-	box := l.open(a.ctx)
-	n := box.Item.Calls() + 1
-	box.BeginWire(n)
-	out := s.req.WithContext(box)
+	var box *call.Box
+	var ctx context.Context
+	if l.begins() {
+		l.lazy = &a.lazy
+		l.lazy.Context, l.lazy.Wire = a.ctx, true
+		l.away = true
+		ctx = l.lazy
+	} else {
+		box = l.open(a.ctx)
+		box.BeginWire(box.Item.Calls() + 1)
+		ctx = box
+	}
+	out := s.req.WithContext(ctx)
 	if l.calls > 0 {
 		out.Header = s.req.Header.Clone()
 	}
@@ -170,7 +181,8 @@ func (s *sender) send() (*http.Response, failure) {
 	if err != nil {
 		err = a.reason(err)
 		l.stop()
-		f := judgeError(l.ctx, box.Item, err, r.clock.Now())
+		l.unfold()
+		f := judgeError(l.ctx, l.box.Item, err, r.clock.Now())
 		f, _ = r.classify(s.req, nil, err, f)
 		return nil, f
 	}
@@ -182,6 +194,9 @@ func (s *sender) send() (*http.Response, failure) {
 		return resp, failure{}
 	}
 	a.resp, a.none = resp, resp.Body == http.NoBody
+	if l.lazy != nil {
+		box = l.lazy.Asked() // the guards below have, to share their view of the answer
+	}
 	a.view = modelapi.Watch(box, resp, r.clock.Now())
 	a.body = resp.Body
 	s.cur = a
@@ -212,6 +227,7 @@ func (s *sender) judge(a *answer) (*http.Response, failure) {
 	}
 	if good && a.err != nil && a.first == 0 {
 		// Nothing was handed on: as if the connection had died before.
+		l.unfold()
 		f := judgeError(l.ctx, l.box.Item, a.err, r.clock.Now())
 		if f.kind != ended {
 			f = failure{
@@ -307,9 +323,10 @@ func (s *sender) accept(a *answer) *http.Response {
 		l.r.cfg.OnAttempt(Attempt{ID: l.id, N: l.calls, Start: l.began, Took: now.Sub(l.began), Request: l.req, Status: a.resp.StatusCode})
 	}
 	s.kept = true
-	a.stream.l, a.stream.a = l, a
+	end := &a.flowing().stream
+	end.l, end.a = l, a
 	a.restore()
-	a.view.OnEnd(a.stream.settle)
+	a.view.OnEnd(end.settle)
 	return a.resp
 }
 

@@ -142,11 +142,13 @@ func (l *Link) Start(req *http.Request) (_ *http.Request, box *call.Box, through
 // returning neither a response nor an error.
 var ErrNoResponse = errors.New("nightfuse: the wrapped RoundTripper returned no response and no error")
 
-// Send passes req to the base, with a note in box that this guard let it
-// through, and repairs the answer: (nil, nil) becomes ErrNoResponse, and a
+// Send passes req to the base, with a note in box, where there is one, that this
+// guard let it through, and repairs the answer: (nil, nil) becomes ErrNoResponse, and a
 // response that comes with an error is closed.
 func (l *Link) Send(box *call.Box, req *http.Request) (*http.Response, error) {
-	box.Item.Pass()
+	if box != nil {
+		box.Item.Pass()
+	}
 	resp, err := l.base.RoundTrip(req)
 	if err != nil {
 		if resp != nil && resp.Body != nil {
