@@ -9,6 +9,7 @@ import (
 	"io"
 	"net/http"
 	"strings"
+	"unicode"
 )
 
 // A model is a chat-completions endpoint. It knows nothing of any guard: they
@@ -136,12 +137,12 @@ func (e *statusError) Error() string {
 func (e *statusError) StatusCode() int { return e.status }
 
 // placeholders are the texts that mean nothing was summarised, in lower case.
-var placeholders = []string{"n/a", "none", "null", "todo", "error", "...", "-", "summary", "no summary available"}
+var placeholders = []string{"n/a", "none", "null", "todo", "error", "br", "summary", "no summary available"}
 
-// checkSummary refuses what must not pass as a result.
+// checkSummary refuses what must not pass as a result: a summary has words.
 func checkSummary(s string) error {
-	s = strings.TrimSpace(s)
-	if s == "" {
+	s = strings.TrimFunc(s, func(r rune) bool { return !unicode.IsLetter(r) && !unicode.IsDigit(r) })
+	if s == "" || strings.Trim(s, "\u3164\u115f\u1160\uffa0") == "" { // letters without a glyph
 		return errors.New("placeholder: the summary is empty")
 	}
 	for _, p := range placeholders {

@@ -18,6 +18,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/nightfuse/nightfuse/internal/durable"
 )
@@ -38,8 +39,15 @@ type inboxFile struct {
 	Text   string `json:"text"`
 }
 
+// maxName leaves room for the longer name of the result, and of its temp file.
+const maxName = 200
+
+// maxItem bounds an inbox file; a text to summarise is far below.
+const maxItem = 4 << 20
+
 // readInbox reads every *.json file of the folder, in the order of their names.
-// A file that is no item comes back with Bad set, so that it can be named.
+// A file that is no item comes back with Bad set, so that it can be named: one
+// bad file must not stop the night.
 func readInbox(dir string) ([]item, error) {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
@@ -50,16 +58,40 @@ func readInbox(dir string) ([]item, error) {
 		if e.IsDir() || filepath.Ext(e.Name()) != ".json" || strings.HasPrefix(e.Name(), ".") {
 			continue
 		}
-		b, err := os.ReadFile(filepath.Join(dir, e.Name()))
-		if err != nil {
-			return nil, fmt.Errorf("inbox: %w", err)
-		}
-		items = append(items, parseItem(e.Name(), b))
+		items = append(items, readItem(dir, e.Name()))
 	}
 	if len(items) == 0 {
 		return nil, fmt.Errorf("inbox: %s has no *.json file; put one item a file there, or remove the folder to have the demo's items written", dir)
 	}
 	return items, nil
+}
+
+func readItem(dir, name string) item {
+	bad := func(err error) item {
+		// Its name stands for the bytes that cannot be had.
+		it := parseItem(strings.ToValidUTF8(name, "\uFFFD"), []byte(name))
+		it.Bad = err
+		return it
+	}
+	path := filepath.Join(dir, name)
+	info, err := os.Stat(path)
+	switch {
+	case err != nil:
+		return bad(fmt.Errorf("inbox file cannot be read: %w", err))
+	case !info.Mode().IsRegular():
+		return bad(fmt.Errorf("inbox file is no regular file: %v", info.Mode()))
+	case info.Size() > maxItem:
+		return bad(fmt.Errorf("inbox file has %d bytes, at most %d are read", info.Size(), maxItem))
+	case !utf8.ValidString(name):
+		return bad(errors.New("inbox file has a name that is not UTF-8"))
+	case len(name) > maxName:
+		return bad(fmt.Errorf("inbox file has a name of %d bytes, at most %d leave room for its result's", len(name), maxName))
+	}
+	b, err := os.ReadFile(path)
+	if err != nil {
+		return bad(fmt.Errorf("inbox file cannot be read: %w", err))
+	}
+	return parseItem(name, b)
 }
 
 func parseItem(name string, b []byte) item {

@@ -524,3 +524,44 @@ func write(t *testing.T, path, content string) {
 		t.Fatal(err)
 	}
 }
+
+// Whatever lies in the inbox, the good items are done and the bad ones named.
+func TestOddInboxFiles(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		dir, up := t.TempDir(), upstream(t, "ok")
+		inbox := filepath.Join(dir, "inbox")
+		write(t, filepath.Join(inbox, "good.json"), `{"symbol":"a","text":"What a does."}`)
+		write(t, filepath.Join(inbox, "empty.json"), ``)
+		write(t, filepath.Join(inbox, "line\nbreak.json"), `{"symbol":"b","text":"What b does."}`)
+		write(t, filepath.Join(inbox, strings.Repeat("n", 230)+".json"), `{"symbol":"c","text":"What c does."}`)
+		write(t, filepath.Join(inbox, "huge.json"), strings.Repeat(" ", maxItem+1))
+		mkdir(t, filepath.Join(inbox, "folder.json"))
+		for name, to := range map[string]string{"dangling.json": "nowhere", "to-a-folder.json": "folder.json"} {
+			if err := os.Symlink(to, filepath.Join(inbox, name)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for range 2 {
+			o := runNight(t, up, dir)
+			checkConserved(t, dir, o)
+			if o.report.Done != 2 || o.report.Dead != 5 || o.exit != exitDead || up.Stats().Calls != 2 {
+				t.Errorf("done %d, dead %v, exit %d, %d calls", o.report.Done, o.report.DeadItems, o.exit, up.Stats().Calls)
+			}
+		}
+	})
+}
+
+func TestCheckSummary(t *testing.T) {
+	t.Parallel()
+	for _, s := range []string{"", " \n", "N/A", "n/a.", "...", "\u00ad", "\u3164", "\u2800", "\u200bN/A", "<br>", "\ufeff"} {
+		if checkSummary(s) == nil {
+			t.Errorf("%q passes as a summary", s)
+		}
+	}
+	for _, s := range []string{"Two refunds.", "\u4e8c", "42", "No error handling is needed."} {
+		if err := checkSummary(s); err != nil {
+			t.Errorf("%q: %v", s, err)
+		}
+	}
+}

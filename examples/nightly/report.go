@@ -106,10 +106,7 @@ func checkReport(path string) error {
 	if info, err := os.Stat(path); err == nil && info.IsDir() {
 		return fmt.Errorf("-report: %s is a folder", path)
 	}
-	if _, err := os.Stat(filepath.Dir(path)); err != nil {
-		return fmt.Errorf("-report: %w", err)
-	}
-	return nil
+	return checkWritable("-report", filepath.Dir(path))
 }
 
 // print writes the summary for people: a table row, so that two runs can be

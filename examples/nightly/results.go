@@ -44,12 +44,21 @@ func openResults(dir string) (*results, error) {
 	if _, err := durable.Sweep(nil, dir); err != nil {
 		return nil, fmt.Errorf("results: %w", err)
 	}
+	return &results{dir: dir}, checkWritable("results", dir)
+}
+
+// checkWritable proves that files with content can be written into dir.
+func checkWritable(what, dir string) error {
 	probe, err := os.CreateTemp(dir, durable.TempPrefix)
 	if err != nil {
-		return nil, fmt.Errorf("results: the folder cannot be written: %w", err)
+		return fmt.Errorf("%s: the folder cannot be written: %w", what, err)
 	}
 	defer os.Remove(probe.Name())
-	return &results{dir: dir}, probe.Close()
+	_, err = probe.Write(make([]byte, 64<<10)) // as much as all workers at once
+	if err = errors.Join(err, probe.Sync(), probe.Close()); err != nil {
+		return fmt.Errorf("%s: the folder cannot be written: %w", what, err)
+	}
+	return nil
 }
 
 // path is where an item's result stands.
@@ -60,6 +69,9 @@ func (r *results) path(it item) string {
 // done reports whether the item has a result that was made from these very
 // bytes and is none in name only. Anything else is done again.
 func (r *results) done(it item) (bool, error) {
+	if it.Bad != nil {
+		return false, nil
+	}
 	b, err := os.ReadFile(r.path(it))
 	if errors.Is(err, fs.ErrNotExist) {
 		return false, nil
