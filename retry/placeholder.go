@@ -176,6 +176,17 @@ func textsOf(raw json.RawMessage) ([]string, bool) {
 	return texts, true
 }
 
+// plain holds the ASCII characters in lower case, and 0 for white space and
+// punctuation: looking at every answer must cost next to nothing.
+var plain = func() (t [utf8.RuneSelf]byte) {
+	for c := range byte(utf8.RuneSelf) {
+		if r := rune(c); !unicode.IsSpace(r) && !unicode.IsPunct(r) {
+			t[c] = byte(unicode.ToLower(r))
+		}
+	}
+	return t
+}()
+
 // stands reports whether s is a placeholder: one of the list, or nothing but
 // punctuation.
 func stands[S string | []byte](s S) bool {
@@ -186,21 +197,25 @@ func stands[S string | []byte](s S) bool {
 	words := buf[:0]
 	gap := false
 	for i := 0; i < len(s); {
-		r, n := rune(s[i]), 1
-		if r >= utf8.RuneSelf {
-			r, n = utf8.DecodeRuneInString(string(s[i:]))
-		}
-		i += n
-		switch {
-		case unicode.IsSpace(r) || unicode.IsPunct(r):
+		c := s[i]
+		if c >= utf8.RuneSelf {
+			r, n := utf8.DecodeRuneInString(string(s[i:]))
+			if !unicode.IsSpace(r) && !unicode.IsPunct(r) {
+				return false // the list is plain ASCII
+			}
+			i += n
 			gap = len(words) > 0
 			continue
-		case r >= utf8.RuneSelf:
-			return false // the list is plain ASCII
-		case gap:
+		}
+		i++
+		if c = plain[c]; c == 0 {
+			gap = len(words) > 0
+			continue
+		}
+		if gap {
 			words, gap = append(words, ' '), false
 		}
-		if words = append(words, byte(unicode.ToLower(r))); len(words) > longestWords {
+		if words = append(words, c); len(words) > longestWords {
 			return false
 		}
 	}

@@ -144,19 +144,18 @@ func (s *scanner) str(b []byte) int {
 			s.escaped(c)
 			continue
 		}
-		switch s.keep {
-		case keepNone:
-			if i += dull(b[i:]); i == len(b) {
-				return i
-			}
-			c = b[i]
-		case keepText:
+		if s.keep == keepText {
 			if c != '"' && c != '\\' {
 				s.look(c)
 				continue
 			}
-		default:
-			if c != '"' {
+		} else {
+			n := dull(b[i:])
+			s.take(b[i : i+n])
+			if i += n; i == len(b) {
+				return i
+			}
+			if c = b[i]; c == '\\' && s.keep >= keepWord {
 				s.add(c)
 			}
 		}
@@ -263,6 +262,16 @@ func hexDigit(c byte) (rune, bool) {
 		return rune(c-'A') + 10, true
 	}
 	return 0, false
+}
+
+// take keeps bytes of the value in hand, up to its limit.
+func (s *scanner) take(b []byte) {
+	switch s.keep {
+	case keepWord:
+		s.nbuf += copy(s.small[s.nbuf:], b)
+	case keepLong:
+		s.long = append(s.long, b[:min(len(b), longLimit-len(s.long))]...)
+	}
 }
 
 // add keeps one byte of the value in hand, up to its limit.
