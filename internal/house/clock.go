@@ -15,6 +15,7 @@ var RealTime = map[string]Use{
 	"budget/clock.go":             {"Now After", "the Clock that nil stands for"},
 	"retry/clock.go":              {"Now After", "the Clock that nil stands for"},
 	"deadletter/clock.go":         {"Now After", "the Clock that nil stands for"},
+	"deadletter/fixture/clock.go": {"Now After", "the Clock that nil stands for"},
 	"internal/fakemodel/clock.go": {"Now After", "the Clock that nil stands for"},
 
 	"breaker/phase.go":    {"Until", "a refusal reads only the monotonic clock when the Clock is the real one"},
