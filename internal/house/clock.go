@@ -27,7 +27,8 @@ var RealTime = map[string]Use{
 	"internal/durable/replace.go":          {"Since", "the age of a file by the file system's clock"},
 	"internal/durable/durabletest/disk.go": {"Now", "is the file system whose files have that age"},
 
-	"examples/nightly/progress.go": {"Now After", "a program, whose clock is the wall's"},
+	"examples/nightly/progress.go":         {"Now After", "a program, whose clock is the wall's"},
+	"deadletter/cmd/deadletter/options.go": {"Now", "a program, whose clock is the wall's"},
 }
 
 // Use is what a file uses of package time, and why it may.

@@ -91,6 +91,7 @@ func TestRules(t *testing.T) {
 			"breaker/breakertest/a.go":  `package breakertest; import ("github.com/google/go-cmp/cmp"; "testing")`,
 			"breaker/a_test.go":         `package breaker; import ("github.com/benbjohnson/clock"; "github.com/google/go-cmp/cmp")`,
 			"examples/nightly/main.go":  `package main; import ("` + house.Module + `/retry"; "` + house.Module + `/internal/fakemodel")`,
+			"deadletter/cmd/dl/main.go": `package main; import "` + house.Module + `/budget"`,
 			"examples/providers/go.mod": "module x",
 			"examples/providers/a.go":   `package main; import "example.org/sdk"`,
 		}, nil},
@@ -104,8 +105,9 @@ func TestRules(t *testing.T) {
 			"internal/call/a.go": `package call; import "` + house.Module + `/retry"`,
 			"signature/a.go":     `package signature; import "github.com/google/go-cmp/cmp"`,
 			"deadletter/a.go":    `package deadletter; import "github.com/google/go-cmpx"`,
+			"deadletter/b.go":    `package deadletter; import "` + house.Module + `/budget"`,
 		}, []string{
-			"breaker/a.go:1", "breaker/b.go:1", "breaker/c.go:1", "budget/a.go:1", "deadletter/a.go:1",
+			"breaker/a.go:1", "breaker/b.go:1", "breaker/c.go:1", "budget/a.go:1", "deadletter/a.go:1", "deadletter/b.go:1",
 			"internal/call/a.go:1", "retry/a.go:1", "retry/b_test.go:1", "signature/a.go:1",
 		}},
 
