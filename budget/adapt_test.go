@@ -4,8 +4,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"math"
-	"math/rand/v2"
 	"net/http"
 	"os"
 	"strconv"
@@ -141,91 +139,6 @@ func limited(l fakemodel.Limits) fakemodel.Config { return fakemodel.Config{Limi
 func seed() uint64 {
 	n, _ := strconv.ParseUint(os.Getenv("NIGHTFUSE_SEED"), 10, 64)
 	return n
-}
-
-// long says whether to run what takes minutes.
-var long = os.Getenv("NIGHTFUSE_LONG") != ""
-
-// Nothing is known of the limit, and 32 workers want more than there is. ideal
-// is the time a client would need that knows everything, in seconds.
-func TestPacerAdapts(t *testing.T) {
-	t.Parallel()
-	adapt := budget.PacerConfig{Adapt: true}
-	rpm := fakemodel.Limits{RPM: 600, Burst: 10}
-	counted := rpm
-	counted.ChargeRejected = true
-	halved, doubled := rpm, fakemodel.Limits{RPM: 300, Burst: 10}
-	halved.Steps = []fakemodel.Step{{At: 200 * time.Second, RPM: 300}}
-	doubled.Steps = []fakemodel.Step{{At: 200 * time.Second, RPM: 600}}
-	hints := func(h fakemodel.Hints) fakemodel.Config { return fakemodel.Config{Limits: rpm, Hints: h} }
-	// Sizes far apart: what binds are tokens, and the small calls must not
-	// wait for the large.
-	rnd := rand.New(rand.NewPCG(1, 2))
-	sizes := make([]int, 4001)
-	tokens := 0
-	for i := range sizes {
-		sizes[i] = int(400 * math.Exp(0.8*rnd.NormFloat64()-0.32))
-		tokens += sizes[i]
-	}
-	for _, c := range []struct {
-		name    string
-		night   night
-		ideal   float64
-		perDone float64
-		time    float64
-		short   bool // in every run
-	}{
-		{"no header", night{model: limited(rpm), items: 4000}, 399, 1.02, 1.05, true},
-		{"seconds", night{model: hints(fakemodel.Hints{Seconds: true}), items: 4000}, 399, 1.02, 1.05, false},
-		{"milliseconds", night{model: hints(fakemodel.Hints{Millis: true}), items: 4000}, 399, 1.02, 1.05, false},
-		{"refused calls count", night{model: limited(counted), items: 4000}, 399, 1.02, 1.05, false},
-		{"60 a minute", night{model: limited(fakemodel.Limits{RPM: 60, Burst: 10}), items: 1500}, 1490, 1.03, 1.02, true},
-		{"fixed window", night{model: limited(fakemodel.Limits{WindowCalls: 600}), items: 4000}, 400, 1.02, 1.05, false},
-		{"burst 1", night{model: limited(fakemodel.Limits{RPM: 600, Burst: 1}), items: 4000}, 400, 1.03, 1.32, false},
-		{"burst 100", night{model: limited(fakemodel.Limits{RPM: 600, Burst: 100}), items: 4000}, 390, 1.02, 1.05, false},
-		{"halved on the way", night{model: limited(halved), items: 4000}, 599, 1.02, 1.05, false},
-		{"doubled on the way", night{model: limited(doubled), items: 4000}, 499, 1.02, 1.05, false},
-		{"slow refusals", night{model: limited(rpm), items: 4000, reject: 2 * time.Second}, 399, 1.05, 1.07, false},
-		{
-			"tokens",
-			night{model: limited(fakemodel.Limits{TPM: 260_000, TokenBurst: 9000}), items: 4000, size: func(i int) int { return sizes[i] }},
-			float64(tokens) / 260_000 * 60, 1.03, 1.10, false,
-		},
-		{"every third is refused", night{model: fakemodel.Config{Faults: fakemodel.Faults{Every: 3}}, items: 4000}, 375, 1.52, 1.6, false},
-		{"flaky", night{model: fakemodel.Config{Limits: rpm, Faults: fakemodel.Faults{Flaky: fakemodel.Pick{Share: 0.05}}}, items: 4000}, 420, 1.07, 1.05, false},
-		{"two processes", night{model: limited(rpm), items: 4000, late: time.Minute, pacers: []budget.PacerConfig{adapt, adapt}}, 799, 1.02, 1.10, false},
-		{"four processes", night{model: limited(rpm), items: 3000, late: 30 * time.Second, pacers: []budget.PacerConfig{adapt, adapt, adapt, adapt}}, 1199, 1.045, 1.10, false},
-		{"a person on the key", night{model: limited(rpm), items: 8000, human: time.Second, pacers: []budget.PacerConfig{{Adapt: true, Headroom: 0.15}}}, 889, 1.02, 1.22, false},
-	} {
-		if !c.short && !long {
-			continue
-		}
-		t.Run(c.name, func(t *testing.T) {
-			t.Parallel()
-			synctest.Test(t, func(t *testing.T) {
-				c.night.model.Seed = seed()
-				c.night.model.Latency = slowModel
-				if c.night.reject > 0 {
-					c.night.model.Latency.Reject = c.night.reject
-				}
-				if c.night.pacers == nil {
-					c.night.pacers = []budget.PacerConfig{adapt}
-				}
-				r := c.night.run(t)
-				over := r.elapsed.Seconds() / c.ideal
-				t.Logf("%.3f calls per done, %.3f x ideal, %d cuts, limit %.0f, took %v", r.perDone, over, r.stats[0].Cuts, r.stats[0].Limit, r.took)
-				if want := c.night.items * len(c.night.pacers); r.done != want {
-					t.Errorf("%d done, want %d", r.done, want)
-				}
-				if r.perDone > c.perDone || over > c.time {
-					t.Errorf("%.3f calls per done and %.3f x ideal, want at most %v and %v", r.perDone, over, c.perDone, c.time)
-				}
-				if c.night.human > 0 && r.people.Rejected*200 > r.people.Calls {
-					t.Errorf("%d of %d calls of the person were refused, want at most 0.5 %%", r.people.Rejected, r.people.Calls)
-				}
-			})
-		})
-	}
 }
 
 // What is known of the limit does not change by idling: neither forgotten nor

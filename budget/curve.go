@@ -32,12 +32,14 @@ type curve struct {
 	steady  int       // cuts in a row that have seen about the same
 
 	agreed volume // of gaps that agree with each other
+	lean   int    // cuts in a row at which the bucket had run over
 
 	share  float64 // of refusals among the last calls, a moving mean by sending: answers are slower
 	before float64 // share at the last cut
 	vain   int     // cuts in a row that left the share as it was
 	deaf   bool    // refusals are not about the rate
 	free   float64 // the rate while deaf
+	fooled int     // how often it was the rate, after all: then it takes more cuts
 
 	cum    float64 // cost of all calls that were sent while somebody waited
 	gap    mark    // since the last refusal
@@ -47,11 +49,6 @@ type curve struct {
 
 	size sizes
 }
-
-// volume is what passed in a time.
-type volume struct{ passed, took float64 }
-
-func (v volume) rate() float64 { return v.passed / v.took }
 
 // mark is a point from which sent calls are counted.
 type mark struct {
@@ -72,13 +69,6 @@ const (
 	flatEnough  = 30.0 // calls in a gap that a long stay may rest on
 	sameShare   = 0.1  // measurements this near to each other are the same
 	sameCuts    = 3
-	agreeShare  = 0.25 // gaps this near to each other are measured together
-	agreeEnough = 60.0 // calls
-	shareMean   = 40   // calls
-	vainShare   = 0.2  // of refusals, that cuts do not change
-	vainChange  = 0.1
-	vainCuts    = 3
-	freeDouble  = 4.0 // seconds
 )
 
 func newCurve(headroom float64) *curve {
@@ -183,10 +173,7 @@ func (c *curve) refused(now time.Time, s Slot, pause time.Duration) bool {
 	c.size.refused(s.tokens)
 	c.share += 1.0 / shareMean
 	if c.deaf {
-		if c.share < c.before+vainShare {
-			return false
-		}
-		c.deaf, c.vain, c.limit = false, 0, c.free // it was the rate, after all
+		return c.hears(now, s, pause)
 	}
 	if c.everCut && !s.at.After(c.cutAt) {
 		return false
@@ -203,10 +190,8 @@ func (c *curve) refused(now time.Time, s Slot, pause time.Duration) bool {
 	case c.passes == 0:
 		return false // closed, not slow
 	case gap >= enough && took > 0:
-		// After a long stay below the limit the bucket has run over, and the
-		// quotient is too low.
 		seen = c.agree(volume{gap, took})
-		measured = max(seen, 0.85*min(r, c.meter))
+		measured = max(seen, c.floor(r, seen))
 	case lasted >= max(1, 4/r):
 		seen = epoch / lasted
 		measured = max(seen, r/2)
@@ -224,35 +209,6 @@ func (c *curve) refused(now time.Time, s Slot, pause time.Duration) bool {
 	c.seen = seen
 	c.cut(now, max(measured, lowest), gap, pause)
 	return true
-}
-
-// agree returns the rate of the gap v together with those before it, as far as
-// they agree: one of eight calls alone may be wrong by an eighth.
-func (c *curve) agree(v volume) float64 {
-	a := c.agreed
-	if a.took > 0 && math.Abs(v.rate()-a.rate()) <= agreeShare*a.rate() {
-		if a.passed > agreeEnough {
-			a.passed, a.took = a.passed/2, a.took/2
-		}
-		v.passed, v.took = v.passed+a.passed, v.took+a.took
-	}
-	c.agreed = v
-	return v.rate()
-}
-
-// inVain finds out that refusals are not about the rate: cuts leave their share
-// as it was. Then they are not listened to as long as a rising rate leaves it
-// so as well.
-func (c *curve) inVain(r float64) bool {
-	same := c.everCut && c.share > vainShare && math.Abs(c.share-c.before) < vainChange
-	c.before = c.share
-	if !same {
-		c.vain, c.free = 0, r
-		return false
-	}
-	c.vain++
-	c.deaf = c.vain >= vainCuts
-	return c.deaf
 }
 
 // emptied takes a refused call out of the counts, and begins a new gap

@@ -221,3 +221,48 @@ func TestCurveDoesNotCut(t *testing.T) {
 		t.Errorf("the limit fell from %v to %v/s while the upstream was closed", limit, w.curve.limit)
 	}
 }
+
+// A limit that collapses to next to nothing refuses nearly all at every rate:
+// that must not be taken for refusals that are not about the rate, or the rate
+// runs up against a wall.
+func TestCurveAgainstACollapse(t *testing.T) {
+	t.Parallel()
+	for _, rate := range []float64{1, 0.3} {
+		w := newWorld(newCurve(0))
+		b := &bucket{rate: 10, size: 10, level: 10}
+		take := func(now time.Time, _ int64) bool { return b.take(now, 1) }
+		for range 2000 {
+			w.call(0, take)
+		}
+		b.rate = rate
+		start, sent, refused := w.now, w.sent, w.refused
+		for w.now.Sub(start) < time.Hour {
+			w.call(0, take)
+		}
+		n := w.sent - sent
+		if passed := n - (w.refused - refused); n > 2*int(3600*rate) || passed < int(3000*rate) {
+			t.Errorf("at %v/s: %d of %d calls passed in an hour, want about %v", rate, passed, n, 3600*rate)
+		}
+	}
+}
+
+// A bucket of one call loses whatever is not used at once: what passes on the
+// way up to the limit is less than the limit.
+func TestCurveAgainstABucketOfOne(t *testing.T) {
+	t.Parallel()
+	w := newWorld(newCurve(0))
+	b := &bucket{rate: 10, size: 1, level: 1}
+	take := func(now time.Time, _ int64) bool { return b.take(now, 1) }
+	for range 4000 {
+		w.call(0, take)
+	}
+	before, start := w.refused, w.now
+	for range 4000 {
+		w.call(0, take)
+	}
+	share := float64(w.refused-before) / 4000
+	speed := 4000 * (1 - share) / w.now.Sub(start).Seconds() / 10
+	if share > 0.02 || speed < 0.85 {
+		t.Errorf("%.3f refused at %.3f of the limit", share, speed)
+	}
+}

@@ -19,8 +19,9 @@ const maxPause = 5 * time.Second
 // is known: its status (0 = no answer), its headers, and a wait hint from
 // elsewhere (0 = none; then the headers of a 429 or 5xx are asked). A hint holds
 // the whole key for as long as it says, up to 10 minutes; a refusal (429)
-// without one for a moment that doubles with every further one. Only refusals of calls that were sent after
-// the last cut cut the rate of an adaptive pacer.
+// without one for a moment that doubles with every further one, and so does one
+// of a call that had waited as long as the server asked. Only refusals of calls
+// that were sent after the last cut cut the rate of an adaptive pacer.
 func (p *Pacer) Observe(s Slot, status int, h http.Header, hint time.Duration) {
 	if s.n == 0 {
 		return
@@ -38,8 +39,14 @@ func (p *Pacer) Observe(s Slot, status int, h http.Header, hint time.Duration) {
 		p.rowEnd = max(p.rowEnd, s.n)
 		p.stats.Refused++
 		pause := hint
-		if pause <= 0 {
-			pause = min(seconds(float64(uint64(1)<<min(p.row, 10))/p.perSecond(now)), maxPause)
+		switch {
+		case hint <= 0:
+			pause = p.pause(now, p.row)
+		case p.row > 1 && !s.at.Before(p.hold):
+			// It was not earlier than the server said, and still refused: where
+			// refused calls count, obeying to the millisecond would go on so.
+			p.obeyed++
+			pause = max(hint, p.pause(now, p.obeyed))
 		}
 		cut := p.curve != nil && p.curve.refused(now, s, min(hint, maxHold))
 		if p.curve != nil && p.curve.deaf && hint <= 0 {
@@ -56,7 +63,7 @@ func (p *Pacer) Observe(s Slot, status int, h http.Header, hint time.Duration) {
 		event = PacerEvent{Kind: PacerHeld, Until: p.hold, Status: status}
 	case status != 0 && status < 500 || status == http.StatusInternalServerError:
 		if s.n > p.rowEnd { // answers to calls from before are slower than refusals
-			p.row = 0
+			p.row, p.obeyed = 0, 0
 		}
 		p.stats.Passed++
 		if p.curve != nil {
@@ -67,6 +74,11 @@ func (p *Pacer) Observe(s Slot, status int, h http.Header, hint time.Duration) {
 	if event.Kind != "" {
 		p.emit(event)
 	}
+}
+
+// pause is how long to wait after so many refusals in vain; p.mu is held.
+func (p *Pacer) pause(now time.Time, n int) time.Duration {
+	return min(seconds(float64(uint64(1)<<min(n, 10))/p.perSecond(now)), maxPause)
 }
 
 // holdUntil lengthens the hold and tells the head; p.mu is held.

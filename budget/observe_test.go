@@ -69,3 +69,26 @@ func TestPacerPauses(t *testing.T) {
 		equal(t, "pause after nobody's", time.Duration(p.Stats().Held*float64(time.Second)).Round(ms), 200*ms)
 	})
 }
+
+// Where refused calls count, a server's hint is true only for those who do not
+// call: who obeys it and is refused again waits longer each time, all others as
+// long as they are told.
+func TestPacerPausesBeyondHints(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		p := mustPacer(t, budget.PacerConfig{Requests: 60_000})
+		held := func() time.Duration { return time.Duration(p.Stats().Held * float64(time.Second)).Round(ms) }
+		early := []budget.Slot{mustWait(t, p, t.Context(), 0), mustWait(t, p, t.Context(), 0)}
+		for _, s := range early { // both sent before anybody was told anything
+			p.Observe(s, 429, nil, 20*ms)
+			equal(t, "hold of an early call", held(), 20*ms)
+		}
+		for _, want := range []time.Duration{20, 20, 20, 20, 32, 64, 128} { // 2^n turns of a millisecond
+			p.Observe(mustWait(t, p, t.Context(), 0), 429, nil, 20*ms)
+			equal(t, "hold of a call that had waited", held(), want*ms)
+		}
+		p.Observe(mustWait(t, p, t.Context(), 0), 200, nil, 0)
+		p.Observe(mustWait(t, p, t.Context(), 0), 429, nil, 20*ms)
+		equal(t, "hold after a success", held(), 20*ms)
+	})
+}

@@ -43,6 +43,7 @@ type Pacer struct {
 	n        uint64
 	row      int // refusals in a row with nothing passed, by the order of sending
 	rowEnd   uint64
+	obeyed   int // of these, calls that had waited as long as the server asked
 	stats    PacerStats
 }
 
