@@ -38,7 +38,7 @@ type morning struct {
 	took                time.Duration
 	answers             []time.Time // of each success, in order
 	letters             map[string]deadletter.Record
-	budgeted            int64
+	budgeted, open      int64 // units charged, reservations that nobody has ended
 }
 
 func (n night) run(t *testing.T) (m morning) {
@@ -128,7 +128,7 @@ func (n night) run(t *testing.T) (m morning) {
 	}
 	m.dead = len(m.letters)
 	m.pending = n.items - m.done - m.dead
-	m.budgeted = day.Stats().SettledUnits
+	m.budgeted, m.open = day.Stats().SettledUnits, day.Stats().Outstanding
 	t.Logf("%d calls, %.3f per done: %d done, %d dead, %d pending in %v; status %v; %v", m.Calls, float64(m.Calls)/math.Max(float64(m.done), 1),
 		m.done, m.dead, m.pending, m.took, m.Status, pace)
 	return m
@@ -160,8 +160,8 @@ func nights(t *testing.T, n night, judge func(t *testing.T, m morning)) {
 		if m.budgeted != m.Tokens {
 			t.Errorf("the budget was charged %d, the upstream billed %d", m.budgeted, m.Tokens)
 		}
-		if m.OpenBodies != 0 || m.InFlight != 0 {
-			t.Errorf("left behind: %d open bodies, %d calls in flight", m.OpenBodies, m.InFlight)
+		if m.OpenBodies != 0 || m.InFlight != 0 || m.open != 0 {
+			t.Errorf("left behind: %d open bodies, %d calls in flight, %d reservations", m.OpenBodies, m.InFlight, m.open)
 		}
 		judge(t, m)
 	})
