@@ -158,6 +158,37 @@ func wander(t *testing.T, path string, p int, seed string, n int) (own, hand, no
 	return own, hand, no
 }
 
+// A lock file that a dead owner has left is nobody's: whoever comes takes it,
+// and ten at once neither wait for the dead nor count twice.
+func TestFileWithALockLeftBehind(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "spend")
+	if err := os.WriteFile(path+".lock", []byte(`{"host":"gone","pid":1,"at":"2020-01-01T00:00:00Z"}`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var wg sync.WaitGroup
+	for range 10 {
+		wg.Go(func() {
+			b, f, err := shared(path, processCap)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			_, err = b.Reserve(t.Context(), owners[0].Name, 7)
+			if err := errors.Join(err, f.Close()); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	wg.Wait()
+	b, f, err := shared(path, processCap)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = f.Close() }()
+	equal(t, "spent", spent(t, b), int64(70))
+}
+
 // Nights that end with a power cut, on a disk that loses what was not synced
 // and whose writes and syncs fail now and then.
 func TestFileSurvivesPowerCuts(t *testing.T) {
