@@ -122,7 +122,9 @@ func placeholder(body []byte) bool {
 // suspect reports whether body has a member called text or content whose value
 // may stand for nothing. It spares nearly every answer the decoding.
 func suspect(body []byte) bool {
-	for _, key := range [...]string{`"content"`, `"text"`} {
+	// Without the quote before the key: quotes are everywhere, and a search
+	// that begins with one stops at each.
+	for _, key := range [...]string{`content"`, `text"`} {
 		for rest := body; ; {
 			i := bytes.Index(rest, []byte(key))
 			if i < 0 {

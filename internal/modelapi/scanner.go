@@ -173,8 +173,16 @@ func (s *scanner) str(b []byte) int {
 
 // dull returns how many bytes at b's begin are neither a quote nor an escape.
 func dull(b []byte) int {
-	const step = 128 // far from one another, a search for each would take the square of the time
-	for from := 0; from < len(b); from += step {
+	const (
+		short = 16  // most strings end within: a search costs more than a look
+		step  = 128 // far from one another, a search for each would take the square of the time
+	)
+	for i, c := range b[:min(len(b), short)] {
+		if c == '"' || c == '\\' {
+			return i
+		}
+	}
+	for from := short; from < len(b); from += step {
 		part := b[from:min(from+step, len(b))]
 		n := bytes.IndexByte(part, '"')
 		if n < 0 {
@@ -296,7 +304,7 @@ func (s *scanner) endString() {
 		s.isKey = false
 		s.cur = nSkip
 		if s.nbuf <= keyLimit {
-			s.cur = next[s.stack[s.depth-1].node][string(s.small[:s.nbuf])]
+			s.cur = keys[s.stack[s.depth-1].node].lead(s.small[:s.nbuf])
 		}
 	case s.depth == 0 || s.skip > 0:
 	default:
