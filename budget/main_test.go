@@ -130,15 +130,16 @@ func childWander(args []string) error {
 			return err
 		}
 		say("ok")
-		actual := int64(0)
+		actual, end := int64(0), r.Cancel
 		switch rnd.IntN(8) {
 		case 0:
 			continue // never settled
-		case 1, 2, 3:
+		case 1, 2, 3, 4:
 			actual = rnd.Int64N(n)
+			end = func(ctx context.Context) error { return r.Reconcile(ctx, actual) }
 		}
 		say(fmt.Sprint(actual - n))
-		if err := r.Reconcile(ctx, actual); err != nil {
+		if err := end(ctx); err != nil {
 			return err
 		}
 		say("ok")
