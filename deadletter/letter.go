@@ -236,7 +236,7 @@ func (ix *index) find(f Filter, states []State, now time.Time) []*letter {
 
 // sum returns what Stats tells.
 func (ix *index) sum(f Filter, now time.Time) Summary {
-	s := Summary{States: map[State]int{}, Statuses: map[int]int{}}
+	s := Summary{States: map[State]int{}, Queues: map[string]map[State]int{}, Statuses: map[int]int{}}
 	groups := map[string]*Group{}
 	samples := map[string]*letter{}
 	f.After, f.Limit = Cursor{}, 0
@@ -246,6 +246,10 @@ func (ix *index) sum(f Filter, now time.Time) Summary {
 		}
 		st := l.at(now)
 		s.States[st]++
+		if s.Queues[l.queue] == nil {
+			s.Queues[l.queue] = map[State]int{}
+		}
+		s.Queues[l.queue][st]++
 		if st.resolved() {
 			continue
 		}

@@ -159,12 +159,13 @@ type Outcome struct {
 
 // Summary is what Stats finds.
 type Summary struct {
-	States    map[State]int `json:"states"`
-	Statuses  map[int]int   `json:"statuses"` // of unresolved letters, by HTTP status
-	Bytes     int64         `json:"bytes"`    // payloads of unresolved letters
-	EstTokens int64         `json:"est_tokens"`
-	Oldest    time.Time     `json:"oldest,omitzero"` // the earliest first failure among the unresolved
-	Groups    []Group       `json:"groups"`          // unresolved letters by signature, largest first
+	States    map[State]int            `json:"states"`
+	Queues    map[string]map[State]int `json:"queues"`   // the same by queue
+	Statuses  map[int]int              `json:"statuses"` // of unresolved letters, by HTTP status
+	Bytes     int64                    `json:"bytes"`    // payloads of unresolved letters
+	EstTokens int64                    `json:"est_tokens"`
+	Oldest    time.Time                `json:"oldest,omitzero"` // the earliest first failure among the unresolved
+	Groups    []Group                  `json:"groups"`          // unresolved letters by signature, largest first
 
 	Disk    int64 `json:"disk,omitempty"`    // bytes of the journal
 	Corrupt int   `json:"corrupt,omitempty"` // damaged lines within the journal; Verify tells which

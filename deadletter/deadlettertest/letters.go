@@ -244,6 +244,7 @@ func (s *suite) stats() {
 	got.Disk = 0
 	want := deadletter.Summary{
 		States:   map[deadletter.State]int{deadletter.Dead: 3, deadletter.Claimed: 1, deadletter.Acked: 1},
+		Queues:   map[string]map[deadletter.State]int{"q": {deadletter.Dead: 3, deadletter.Claimed: 1, deadletter.Acked: 1}},
 		Statuses: map[int]int{500: 4}, Bytes: 20, EstTokens: 40, Oldest: at,
 		Groups: []deadletter.Group{
 			{Signature: "1:many", Text: "text of 1:many", Count: 3, First: at, Last: at.Add(2 * time.Second), Sample: deadletter.ID("q", "0"), Bytes: 15, EstTokens: 30},

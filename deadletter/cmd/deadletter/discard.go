@@ -9,6 +9,7 @@ import (
 	"slices"
 
 	"github.com/nightfuse/nightfuse/deadletter"
+	"github.com/nightfuse/nightfuse/deadletter/internal/show"
 )
 
 // discarded is what a discard prints as JSON.
@@ -51,7 +52,7 @@ func discard(ctx context.Context, o *options, out, errs io.Writer) (int, error) 
 		if err := groupTable(out, d.Groups); err != nil {
 			return exitOK, err
 		}
-		fmt.Fprintf(out, "to discard: %s\n", count(d.Matched, "letter"))
+		fmt.Fprintf(out, "to discard: %s\n", show.Count(d.Matched, "letter"))
 	}
 	if o.yes {
 		d.Discarded, err = o.discardAll(ctx, j, f, d.Matched)
@@ -69,7 +70,7 @@ func discard(ctx context.Context, o *options, out, errs io.Writer) (int, error) 
 		return d.Exit, errors.Join(err, printJSON(out, d))
 	}
 	if o.yes {
-		fmt.Fprintf(out, "discarded %d of %s\n", d.Discarded, count(d.Matched, "letter"))
+		fmt.Fprintf(out, "discarded %d of %s\n", d.Discarded, show.Count(d.Matched, "letter"))
 	}
 	return d.Exit, err
 }

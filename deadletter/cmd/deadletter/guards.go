@@ -13,6 +13,7 @@ import (
 
 	"github.com/nightfuse/nightfuse/breaker"
 	"github.com/nightfuse/nightfuse/budget"
+	"github.com/nightfuse/nightfuse/deadletter/internal/show"
 	"github.com/nightfuse/nightfuse/retry"
 )
 
@@ -165,7 +166,7 @@ func (c *guardOptions) openBreaker() (*breaker.Breaker, error) {
 		if len(names) != 1 {
 			// None yet: the program's first failure would open another one.
 			return nil, fmt.Errorf("%s holds the state of %s, say with -breaker-name which to ask: %s",
-				c.breaker, count(len(names), "breaker"), strings.Join(names, " "))
+				c.breaker, show.Count(len(names), "breaker"), strings.Join(names, " "))
 		}
 		name = names[0]
 	}

@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/nightfuse/nightfuse/deadletter"
+	"github.com/nightfuse/nightfuse/deadletter/internal/show"
 )
 
 // everyState is for a letter that was named.
@@ -36,7 +37,7 @@ func look(ctx context.Context, o *options, errs io.Writer, fn func(*deadletter.J
 		return err
 	}
 	if s.Corrupt > 0 {
-		fmt.Fprintf(errs, "deadletter: the journal has %s; verify tells which\n", count(s.Corrupt, "damaged line"))
+		fmt.Fprintf(errs, "deadletter: the journal has %s; verify tells which\n", show.Count(s.Corrupt, "damaged line"))
 	}
 	f, err := o.chosen(ctx, j)
 	if err != nil {
@@ -97,7 +98,7 @@ func ls(ctx context.Context, o *options, out, errs io.Writer) (int, error) {
 			switch {
 			case errors.Is(err, deadletter.ErrCorrupt):
 				bad++
-				fmt.Fprintln(errs, "deadletter:", printable(err.Error()))
+				fmt.Fprintln(errs, "deadletter:", show.Printable(err.Error()))
 			case err != nil:
 				return err
 			case o.json:
@@ -106,8 +107,8 @@ func ls(ctx context.Context, o *options, out, errs io.Writer) (int, error) {
 				}
 			default:
 				rows = append(rows, []string{
-					short(r.ID, 12), short(orDash(r.ItemID), 32), string(r.State), strconv.Itoa(r.Failures), statusText(r.Status),
-					short(orDash(r.Signature), 14), when(r.LastFailedAt), short(r.Err, 60),
+					show.Short(r.ID, 12), show.Short(show.OrDash(r.ItemID), 32), string(r.State), strconv.Itoa(r.Failures), show.Status(r.Status),
+					show.Short(show.OrDash(r.Signature), 14), show.When(r.LastFailedAt), show.Short(r.Err, 60),
 				})
 			}
 		}
@@ -142,7 +143,7 @@ func export(ctx context.Context, o *options, out, errs io.Writer) (int, error) {
 			case errors.Is(err, deadletter.ErrNotFound): // purged meanwhile
 			case errors.Is(err, deadletter.ErrCorrupt):
 				bad++
-				fmt.Fprintln(errs, "deadletter:", printable(err.Error()))
+				fmt.Fprintln(errs, "deadletter:", show.Printable(err.Error()))
 			case err != nil:
 				return err
 			default:
@@ -189,8 +190,8 @@ func groupTable(out io.Writer, list []deadletter.Group) error {
 	rows := [][]string{{"SIGNATURE", "LETTERS", "TOKENS", "PAYLOAD", "FIRST FAILURE", "LAST FAILURE", "SAMPLE", "TEXT"}}
 	for _, g := range list {
 		rows = append(rows, []string{
-			orDash(printable(g.Signature)), strconv.Itoa(g.Count), tokens(g.EstTokens), size(g.Bytes), when(g.First), when(g.Last),
-			short(g.Sample, 12), short(g.Text, 80),
+			show.OrDash(show.Printable(g.Signature)), strconv.Itoa(g.Count), tokens(g.EstTokens), show.Size(g.Bytes), show.When(g.First), show.When(g.Last),
+			show.Short(g.Sample, 12), show.Short(g.Text, 80),
 		})
 	}
 	return table(out, rows)
@@ -204,7 +205,7 @@ func tokens(n int64) string {
 	return strconv.FormatInt(n, 10)
 }
 
-func show(ctx context.Context, o *options, out, errs io.Writer) (int, error) {
+func showOne(ctx context.Context, o *options, out, errs io.Writer) (int, error) {
 	r, err := o.one(ctx, errs)
 	if err != nil {
 		return exitOK, err
@@ -226,13 +227,13 @@ func show(ctx context.Context, o *options, out, errs io.Writer) (int, error) {
 		rows = append(rows, []string{"label " + k, r.Labels[k]})
 	}
 	if r.State == deadletter.Claimed {
-		rows = append(rows, []string{"claimed", r.ClaimedBy + " until " + when(r.ClaimUntil)})
+		rows = append(rows, []string{"claimed", r.ClaimedBy + " until " + show.When(r.ClaimUntil)})
 	}
 	rows = append(rows,
-		[]string{"failures", fmt.Sprintf("%d, the first %s, the last %s", r.Failures, when(r.FirstFailedAt), when(r.LastFailedAt))},
+		[]string{"failures", fmt.Sprintf("%d, the first %s, the last %s", r.Failures, show.When(r.FirstFailedAt), show.When(r.LastFailedAt))},
 		[]string{"calls", fmt.Sprintf("%d in the last failure, %d in all", r.Attempts, r.TotalCalls)},
 		[]string{"replays", strconv.Itoa(r.Replays)},
-		[]string{"status", statusText(r.Status)},
+		[]string{"status", show.Status(r.Status)},
 		[]string{"signature", r.Signature},
 		[]string{"template", r.SignatureText},
 		[]string{"error type", r.ErrType},
@@ -240,7 +241,7 @@ func show(ctx context.Context, o *options, out, errs io.Writer) (int, error) {
 		[]string{"upstream id", r.UpstreamRequestID},
 	)
 	if !r.RetryAfter.IsZero() {
-		rows = append(rows, []string{"not before", when(r.RetryAfter)})
+		rows = append(rows, []string{"not before", show.When(r.RetryAfter)})
 	}
 	rows = append(rows, []string{"request", strings.TrimSpace(r.Method + " " + r.URL)})
 	for _, k := range slices.Sorted(maps.Keys(r.Header)) {
@@ -248,17 +249,17 @@ func show(ctx context.Context, o *options, out, errs io.Writer) (int, error) {
 	}
 	rows = append(rows,
 		[]string{"tokens", tokens(r.EstTokens)},
-		[]string{"payload", strings.TrimSpace(size(r.PayloadSize) + " " + r.PayloadHash)},
+		[]string{"payload", strings.TrimSpace(show.Size(r.PayloadSize) + " " + r.PayloadHash)},
 	)
 	for i, f := range r.History {
 		rows = append(rows, []string{
 			fmt.Sprintf("failure %d", i+1),
-			fmt.Sprintf("%s  status %s  %s  %s", when(f.At), statusText(f.Status), count(f.Attempts, "call"), f.Signature),
+			fmt.Sprintf("%s  status %s  %s  %s", show.When(f.At), show.Status(f.Status), show.Count(f.Attempts, "call"), f.Signature),
 		})
 	}
 	rows = slices.DeleteFunc(rows, func(r []string) bool { return r[1] == "" })
 	for _, row := range rows {
-		row[0], row[1] = short(row[0], 40), printable(row[1])
+		row[0], row[1] = show.Short(row[0], 40), show.Printable(row[1])
 	}
 	return exitOK, table(out, rows)
 }
@@ -275,7 +276,7 @@ func payload(ctx context.Context, o *options, out, errs io.Writer) (int, error) 
 			"id": r.ID, "item_id": r.ItemID, "payload": r.Payload, "payload_size": r.PayloadSize, "payload_hash": r.PayloadHash,
 		})
 	case isTerminal(out):
-		_, err = fmt.Fprintln(out, escaped(string(r.Payload), true))
+		_, err = fmt.Fprintln(out, show.Lines(string(r.Payload)))
 	default:
 		_, err = out.Write(r.Payload)
 	}
@@ -304,9 +305,9 @@ func verify(ctx context.Context, o *options, out, _ io.Writer) (int, error) {
 		return code, printJSON(out, map[string]any{"letters": s.Letters(), "bytes": s.Disk, "damage": damage})
 	}
 	for _, d := range damage {
-		fmt.Fprintln(out, printable(d.String()))
+		fmt.Fprintln(out, show.Printable(d.String()))
 	}
-	_, err = fmt.Fprintf(out, "%s in %s, %s\n", count(s.Letters(), "letter"), size(s.Disk), damaged(len(damage)))
+	_, err = fmt.Fprintf(out, "%s in %s, %s\n", show.Count(s.Letters(), "letter"), show.Size(s.Disk), damaged(len(damage)))
 	return code, err
 }
 
@@ -314,5 +315,5 @@ func damaged(n int) string {
 	if n == 0 {
 		return "no damage"
 	}
-	return count(n, "place") + " damaged or set aside"
+	return show.Count(n, "place") + " damaged or set aside"
 }

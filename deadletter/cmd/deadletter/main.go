@@ -62,6 +62,7 @@ import (
 	"syscall"
 
 	"github.com/nightfuse/nightfuse/deadletter"
+	"github.com/nightfuse/nightfuse/deadletter/internal/show"
 	"github.com/nightfuse/nightfuse/internal/call"
 	"github.com/nightfuse/nightfuse/internal/redact"
 )
@@ -85,7 +86,7 @@ var verbs = map[string]struct {
 }{
 	"ls":      {"DIR [ID...]", ls},
 	"groups":  {"DIR", groups},
-	"show":    {"DIR ID", show},
+	"show":    {"DIR ID", showOne},
 	"payload": {"DIR ID", payload},
 	"replay":  {"DIR [ID...]", replay},
 	"discard": {"DIR [ID...]", discard},
@@ -114,7 +115,7 @@ func run(args []string, out, errs io.Writer) int {
 			fmt.Fprint(out, usage)
 			return exitOK
 		}
-		fmt.Fprintf(errs, "deadletter: no such verb: %s\n%s", printable(args[0]), usage)
+		fmt.Fprintf(errs, "deadletter: no such verb: %s\n%s", show.Printable(args[0]), usage)
 		return exitUsage
 	}
 	o, err := parse(args[0], verb.args, args[1:], errs)
@@ -122,7 +123,7 @@ func run(args []string, out, errs io.Writer) int {
 		if errors.Is(err, errHelp) {
 			return exitOK
 		}
-		fmt.Fprintln(errs, "deadletter:", printable(err.Error()))
+		fmt.Fprintln(errs, "deadletter:", show.Printable(err.Error()))
 		return exitUsage
 	}
 	ctx, cancel := context.WithCancelCause(context.Background())
@@ -142,7 +143,7 @@ func run(args []string, out, errs io.Writer) int {
 
 	code, err := verb.run(ctx, o, out, errs)
 	if err != nil {
-		fmt.Fprintln(errs, "deadletter:", printable(redact.Err(err, 4<<10)))
+		fmt.Fprintln(errs, "deadletter:", show.Printable(redact.Err(err, 4<<10)))
 		code = max(code, codeOf(err))
 	}
 	return code

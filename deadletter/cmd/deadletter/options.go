@@ -205,17 +205,17 @@ func (o *options) replayFlags(fs *flag.FlagSet) {
 }
 
 // check reads what the environment holds, and finds flags that miss others.
-func (g *guardOptions) check() error {
+func (c *guardOptions) check() error {
 	var errs []error
-	if g.authEnv != "" {
-		if g.credential = strings.TrimSpace(os.Getenv(g.authEnv)); g.credential == "" {
-			errs = append(errs, fmt.Errorf("-auth-env: the variable %s is empty", g.authEnv))
+	if c.authEnv != "" {
+		if c.credential = strings.TrimSpace(os.Getenv(c.authEnv)); c.credential == "" {
+			errs = append(errs, fmt.Errorf("-auth-env: the variable %s is empty", c.authEnv))
 		}
 	}
-	if (g.budget == "") == g.hasLimit {
+	if (c.budget == "") == c.hasLimit {
 		errs = append(errs, errors.New("-budget and -limit go together: the file holds what was spent, not the cap"))
 	}
-	if g.breakerName != "" && g.breaker == "" {
+	if c.breakerName != "" && c.breaker == "" {
 		errs = append(errs, errors.New("-breaker-name needs -breaker"))
 	}
 	return errors.Join(errs...)

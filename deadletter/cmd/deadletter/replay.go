@@ -15,6 +15,7 @@ import (
 
 	"github.com/nightfuse/nightfuse/budget"
 	"github.com/nightfuse/nightfuse/deadletter"
+	"github.com/nightfuse/nightfuse/deadletter/internal/show"
 	"github.com/nightfuse/nightfuse/internal/durable"
 	"github.com/nightfuse/nightfuse/internal/redact"
 )
@@ -77,7 +78,7 @@ func replay(ctx context.Context, o *options, out, errs io.Writer) (int, error) {
 			unkept++
 		}
 		if r.Err != nil && !o.json {
-			fmt.Fprintf(errs, "%s: %s: %s\n", r.Verb, short(orDash(r.Record.ItemID), 60), printable(redact.Err(r.Err, 300)))
+			fmt.Fprintf(errs, "%s: %s: %s\n", r.Verb, show.Short(show.OrDash(r.Record.ItemID), 60), show.Printable(redact.Err(r.Err, 300)))
 		}
 	}
 	rep, err = deadletter.Replay(ctx, j, func(ctx context.Context, r deadletter.Record) error {
@@ -103,9 +104,9 @@ func replay(ctx context.Context, o *options, out, errs io.Writer) (int, error) {
 		return code, printJSON(out, outcome{Report: rep, Hosts: who.hosts, Exit: code, Error: text})
 	}
 	fmt.Fprintf(out, "sent %d of %s: %d acked, %d returned, %d quarantined, %d released, %d lost claims; %d not tried\n",
-		rep.Sent, count(rep.Matched, "letter"), rep.Acked, rep.Returned, rep.Quarantined, rep.Released, rep.Lost, rep.Remaining)
+		rep.Sent, show.Count(rep.Matched, "letter"), rep.Acked, rep.Returned, rep.Quarantined, rep.Released, rep.Lost, rep.Remaining)
 	if err != nil {
-		fmt.Fprintln(errs, "deadletter:", printable(redact.Err(err, 4<<10)))
+		fmt.Fprintln(errs, "deadletter:", show.Printable(redact.Err(err, 4<<10)))
 	}
 	return code, nil
 }
@@ -136,12 +137,12 @@ func (o *options) tell(out io.Writer, rep deadletter.Report, who party) error {
 	if o.max > 0 {
 		n = min(n, o.max)
 	}
-	fmt.Fprintf(out, "to send: %d of %s", n, count(rep.Matched, "letter"))
+	fmt.Fprintf(out, "to send: %d of %s", n, show.Count(rep.Matched, "letter"))
 	if rep.EstTokens > 0 {
 		fmt.Fprintf(out, ", about %d tokens for all", rep.EstTokens)
 	}
 	if len(who.hosts) > 0 {
-		fmt.Fprintf(out, ", to %s", printable(strings.Join(who.hosts, " ")))
+		fmt.Fprintf(out, ", to %s", show.Printable(strings.Join(who.hosts, " ")))
 	}
 	fmt.Fprintln(out)
 	if rep.Skipped > 0 {
