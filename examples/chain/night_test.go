@@ -175,10 +175,9 @@ func (m morning) want(t *testing.T, done, dead, pending int) {
 	}
 }
 
-const (
-	items = 4000
-	third = 81 // 3 to the power of retry's default attempts: so many items see one fail them all
-)
+// third is 3 to the power of retry's default attempts: of so many items one meets
+// nothing but refusals.
+const third = 81
 
 var limited = fakemodel.Limits{RPM: 600, Burst: 10}
 
@@ -186,8 +185,8 @@ var limited = fakemodel.Limits{RPM: 600, Burst: 10}
 func TestNightUnderALimit(t *testing.T) {
 	nights(t, night{model: fakemodel.Config{Limits: limited}, items: items}, func(t *testing.T, m morning) {
 		m.want(t, items, 0, 0)
-		if m.Calls > items*102/100 || m.took > 420*time.Second {
-			t.Errorf("%d calls in %v, want at most 1.02 per item and 1.05 x 400 s", m.Calls, m.took)
+		if ideal := items * time.Minute / 600; m.Calls > items*102/100 || m.took > ideal*105/100 {
+			t.Errorf("%d calls in %v, want at most 1.02 per item and 1.05 x %v", m.Calls, m.took, ideal)
 		}
 	})
 }
@@ -219,7 +218,7 @@ func TestNightOf401(t *testing.T) {
 // that met it.
 func TestNightOfAQuota(t *testing.T) {
 	limits := limited
-	limits.DailyTokens = 30_000
+	limits.DailyTokens = items * 15 / 2
 	nights(t, night{model: fakemodel.Config{Limits: limits}, items: items, patience: 5 * time.Minute}, func(t *testing.T, m morning) {
 		refused := m.Fates[fakemodel.FateQuota]
 		m.want(t, m.done, refused, items-m.done-refused)
@@ -234,14 +233,13 @@ func TestNightOfAQuota(t *testing.T) {
 
 // Forty minutes of 503, and every item waits for its end uncharged.
 func TestNightOfAnOutage(t *testing.T) {
-	const all = 12_000
 	from, to := 15*time.Minute, 55*time.Minute
 	model := fakemodel.Config{
 		Limits: fakemodel.Limits{RPM: 300, Burst: 10},
 		Faults: fakemodel.Faults{Outages: []fakemodel.Outage{{From: from, To: to}}},
 	}
-	nights(t, night{model: model, items: all, patience: time.Hour}, func(t *testing.T, m morning) {
-		m.want(t, all, 0, 0)
+	nights(t, night{model: model, items: outageItems, patience: time.Hour}, func(t *testing.T, m morning) {
+		m.want(t, outageItems, 0, 0)
 		if n := m.Status[http.StatusServiceUnavailable]; n == 0 || n > 80 {
 			t.Errorf("%d calls in the outage, want at most 80", n)
 		}
@@ -253,8 +251,9 @@ func TestNightOfAnOutage(t *testing.T) {
 		if d := m.answers[i].Sub(end); d > time.Minute {
 			t.Errorf("the first answer came %v after the outage's end, want at most 60 s", d)
 		}
-		if over := m.took - (to - from); over > 40*time.Minute*105/100 {
-			t.Errorf("the batch took %v beside the outage, want at most 1.05 x 40 min", over)
+		ideal := outageItems * time.Minute / 300
+		if over := m.took - (to - from); over > ideal*105/100 {
+			t.Errorf("the batch took %v beside the outage, want at most 1.05 x %v", over, ideal)
 		}
 	})
 }
