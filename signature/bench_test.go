@@ -37,8 +37,11 @@ func BenchmarkSign(b *testing.B) {
 			name string
 			of   func(string) string
 		}{
-			{"regexp", sketch.Of}, {"regexp-normalize", sketch.Normalize}, {"regexp-few", sketch.Few},
-			{"regexp-joined", sketch.Joined}, {"regexp-digits", sketch.Least},
+			{"regexp", sketch.Of},
+			{"regexp-normalize", sketch.Normalize},
+			{"regexp-few", sketch.Few},
+			{"regexp-joined", sketch.Joined},
+			{"regexp-digits", sketch.Least},
 		} {
 			b.Run(m.name+"/"+peer.name, func(b *testing.B) {
 				b.ReportAllocs()

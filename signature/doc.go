@@ -22,10 +22,12 @@
 //	         hexadecimal, UUIDs, ids of letters and digits, random letters
 //	         IPv4, IPv6 and hardware addresses, ports, e-mail addresses
 //	         file paths; of URLs all but scheme and host
-//	         quoted tokens without blanks
+//	         quoted tokens without blanks, quoted characters
+//	         the 4 and 6 of tcp4 and tcp6; guesses: "(possibly because of ...)"
 //	         broken UTF-8
 //	kept     an HTTP status where the words around it make it one: "upstream
-//	         503", "status code: 429", "502 Bad Gateway", not "200 rows"
+//	         503", "status code: 429", "502 Bad Gateway", "GET /v1/items 503",
+//	         not "200 rows"
 //	         SQLSTATE, errno, exit status, MySQL numbers, codes behind "code"
 //	         short values of type, code, status, error and reason in JSON
 //	         names with digits: sha256, utf-8, TLS 1.3, gpt-4o, claude-3-5-sonnet

@@ -10,7 +10,7 @@ func keptMixed(s string) bool {
 		"utf8", "utf16", "utf32", "latin1", "base16", "base32", "base58", "base64", "cp1252", "gb18030",
 		"int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float16", "float32", "float64", "bfloat16",
 		"complex64", "complex128", "i32", "i64", "u8", "u32", "u64", "f32", "f64",
-		"h2", "h2c", "h3", "http1", "http2", "http3", "ipv4", "ipv6", "ip4", "ip6", "tcp4", "tcp6", "udp4", "udp6", "inet6", "socks4", "socks5",
+		"h2", "h2c", "h3", "http1", "http2", "http3", "ipv4", "ipv6", "ip4", "ip6", "inet6", "socks4", "socks5",
 		"ssl2", "ssl3", "sslv2", "sslv3", "tls1", "tls10", "tls11", "tls12", "tls13", "tlsv1", "oauth1", "oauth2", "saml2", "fido2",
 		"s3", "ec2", "r2", "b2", "k8s", "k3s", "i18n", "l10n", "a11y", "e2e", "p2p", "b2b", "n8n", "mp3", "mp4", "h264", "h265", "3gp", "7z", "bz2",
 		"amd64", "arm64", "x86", "x64", "i386", "win32", "win64", "neo4j", "log4j", "db2", "web3",

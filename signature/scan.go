@@ -191,6 +191,11 @@ func (z *scanner) punct(c byte) {
 		z.emit(c)
 		z.secretValue(':')
 		return
+	case '(':
+		if j := z.guessEnd(i); j > 0 {
+			z.i = j
+			return
+		}
 	case '[':
 		if j := ipv6End(z.s[:z.end], i+1); j > 0 && z.at(j) == ']' {
 			z.i = j + 1
@@ -211,6 +216,31 @@ func (z *scanner) punct(c byte) {
 		}
 	}
 	z.emit(c)
+}
+
+// guessEnd gives the end of the parenthesis at i if it only guesses at the
+// cause: "certificate signed by unknown authority (possibly because of ...)".
+// It is no part of the failure and is there one time and not the next. 0 if it
+// is something else.
+func (z *scanner) guessEnd(i int) int {
+	if z.before(i) != ' ' || lower[z.at(i+1)] != 'p' {
+		return 0
+	}
+	if !z.phrase(i+1, "possibly") && !z.phrase(i+1, "probably") && !z.phrase(i+1, "perhaps") {
+		return 0
+	}
+	quote := byte(0)
+	for j := i + 1; j < min(z.end, z.close) && j-i < 400; j++ {
+		switch c := z.s[j]; {
+		case c == quote:
+			quote = 0
+		case quote == 0 && c == '"':
+			quote = c
+		case quote == 0 && c == ')':
+			return j + 1
+		}
+	}
+	return 0
 }
 
 // emit appends one byte of punctuation and moves on.

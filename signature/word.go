@@ -313,6 +313,11 @@ func (z *scanner) tailPart(i, j int, b uint8) bool {
 func (z *scanner) mixed(i, j int) {
 	s := z.s[:z.end]
 	w := s[i:j]
+	if len(w) == 4 && (w[3] == '4' || w[3] == '6') && (hasPrefixFold(w, "tcp") || hasPrefixFold(w, "udp")) {
+		z.copy(i, j-1, cUpper) // which of the two it was, the address would have said
+		z.i = j
+		return
+	}
 	if keptMixed(w) || z.codeValue(i, j) {
 		z.copy(i, j, cUpper)
 		if j+1 < z.end && s[j] == '.' && isDigit(s[j+1]) && versioned(w) {
