@@ -29,6 +29,7 @@ var RealTime = map[string]Use{
 
 	"examples/nightly/progress.go":         {"Now After", "a program, whose clock is the wall's"},
 	"deadletter/cmd/deadletter/options.go": {"Now", "a program, whose clock is the wall's"},
+	"deadletter/inspect/inspect.go":        {"Now", "the Clock that nil stands for"},
 }
 
 // Use is what a file uses of package time, and why it may.

@@ -11,7 +11,7 @@ func TestPrintable(t *testing.T) {
 	t.Parallel()
 	for in, want := range map[string]string{
 		"":                     "",
-		"a plain text, äöü 漢字":  "a plain text, äöü 漢字",
+		"a plain text, äöü 漢字": "a plain text, äöü 漢字",
 		"\x1b[2J\a":            `\x1b[2J\a`,
 		"left\u202eright":      `left\u202eright`,
 		"\u2066\u200f\u200b\t": `\u2066\u200f\u200b\t`,
