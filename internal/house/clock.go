@@ -13,7 +13,7 @@ import (
 var RealTime = map[string]Use{
 	"breaker/clock.go":            {"Now After", "the Clock that nil stands for"},
 	"budget/clock.go":             {"Now After", "the Clock that nil stands for"},
-	"retry/clock.go":              {"Now After", "the Clock that nil stands for"},
+	"retry/clock.go":              {"Now After Since", "the Clock that nil stands for, and durations by the monotonic clock"},
 	"deadletter/clock.go":         {"Now After", "the Clock that nil stands for"},
 	"deadletter/fixture/clock.go": {"Now After", "the Clock that nil stands for"},
 	"internal/fakemodel/clock.go": {"Now After", "the Clock that nil stands for"},
@@ -28,6 +28,7 @@ var RealTime = map[string]Use{
 	"internal/durable/durabletest/disk.go": {"Now", "is the file system whose files have that age"},
 
 	"examples/nightly/progress.go":         {"Now After", "a program, whose clock is the wall's"},
+	"signature/internal/measure/speed.go":  {"Now Since", "a program that measures how long signing takes"},
 	"deadletter/cmd/deadletter/options.go": {"Now", "a program, whose clock is the wall's"},
 	"deadletter/inspect/inspect.go":        {"Now", "the Clock that nil stands for"},
 }
