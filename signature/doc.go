@@ -70,7 +70,8 @@
 // the last quarter are examined; of a long template the beginning and the end
 // count. Time is linear up to that size and constant beyond it. A chain of
 // errors is followed 32 deep, a join to its first eight distinct parts in
-// order of their templates.
+// order of their templates. A template is its own template, unless its message
+// was longer than is examined.
 //
 // # Versions
 //

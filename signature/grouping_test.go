@@ -10,36 +10,31 @@ import (
 	"github.com/nightfuse/nightfuse/signature/internal/grouping"
 )
 
-// TestGrouping holds the signatures of labelled messages to their labels. Of
-// kinds.tsv and shapes.tsv some groups stay split: their labels ask for what
-// only meaning tells, such as that the plain words of a path vary.
-//
-// The rules were changed for neither before it was measured once: kinds.tsv
-// had GA 0.980, F1 0.994 and nothing merged, shapes.tsv GA 0.928, F1 0.961 and
-// two clusters merged.
+// TestGrouping holds the signatures of labelled messages to their labels.
+// testdata/README.md says how the files came about, what they measured before
+// any rule was changed for them, and what stays wrong.
 func TestGrouping(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
-		file     string
-		ga, f1   float64
-		families bool // every family and decoy is whole
+		file   string
+		ga, f1 float64
+		merged int // clusters that may be merged, a family each
+		codes  int // families of other codes that may be broken
 	}{
-		{"public.tsv", 0.98, 0.99, true},
-		{"go.tsv", 0.98, 0.99, true},
-		{"kinds.tsv", 0.98, 0.99, false},
-		{"shapes.tsv", 0.98, 0.99, false},
+		{"public.tsv", 0.98, 0.99, 0, 0},
+		{"go.tsv", 0.98, 0.99, 0, 0},
+		{"kinds.tsv", 0.98, 0.99, 0, 1},
+		{"shapes.tsv", 0.98, 0.99, 0, 1},
+		{"wordings.tsv", 0.97, 0.97, 1, 0},
+		{"statuses.tsv", 0.97, 0.96, 1, 0},
 	} {
 		r := grouping.Measure(labelled(t, "testdata/"+c.file), signature.Normalize)
-		if r.GA < c.ga || r.F1 < c.f1 || len(r.Merged) > 0 {
-			t.Errorf("%s: GA %.3f, F1 %.3f, merged %v; want at least %.2f and %.2f, none merged", c.file, r.GA, r.F1, r.Merged, c.ga, c.f1)
+		if r.GA < c.ga || r.F1 < c.f1 || len(r.Merged) > c.merged {
+			t.Errorf("%s: GA %.3f, F1 %.3f, merged %v; want at least %.2f and %.2f, at most %d merged", c.file, r.GA, r.F1, r.Merged, c.ga, c.f1, c.merged)
 		}
-		got := []int{r.HTTPIntact, r.CodesIntact, r.DecoysWhole}
-		want := []int{r.HTTPFamilies, r.CodeFamilies, r.Decoys}
-		if d := cmp.Diff(got, want); c.families && d != "" {
-			t.Errorf("%s: families intact (-got +want)\n%s", c.file, d)
-		}
-		if r.HTTPIntact < r.HTTPFamilies || r.DecoysWhole < r.Decoys {
-			t.Errorf("%s: %d of %d HTTP families intact, %d of %d decoys whole; want all", c.file, r.HTTPIntact, r.HTTPFamilies, r.DecoysWhole, r.Decoys)
+		if r.HTTPFamilies-r.HTTPIntact > c.merged || r.CodeFamilies-r.CodesIntact > c.codes || r.DecoysWhole < r.Decoys {
+			t.Errorf("%s: intact are %d of %d HTTP families, %d of %d others, %d of %d decoys", c.file,
+				r.HTTPIntact, r.HTTPFamilies, r.CodesIntact, r.CodeFamilies, r.DecoysWhole, r.Decoys)
 		}
 		for _, s := range r.Split {
 			t.Logf("%s: split %s: %q", c.file, s.Name, s.Parts)

@@ -50,7 +50,7 @@ func (z *scanner) collapse() {
 		for e > z.base && n-e < 3 && (class[d[e-1]]&cJoin != 0 || d[e-1] == '>' && e-1 > z.base && d[e-2] == '-') {
 			e--
 		}
-		if e > z.base && d[e-1] == mark && e != z.fence {
+		if e > z.base && d[e-1] == mark && (z.fence < e || z.fence > n) {
 			z.dst = d[:e]
 			return
 		}

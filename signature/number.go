@@ -106,12 +106,22 @@ func (z *scanner) keepNumber(i, j int) bool {
 	if d == z.base {
 		return d == len(z.dst) && statusNumber(z.s[i:j]) > 0 && z.firstStatus(i, j)
 	}
+	if (z.dst[d-1] == '_' || z.dst[d-1] == '-') && d == len(z.dst) && statusNumber(z.s[i:j]) > 0 {
+		w := z.look(d - 1).word
+		return string(w) == "http" || string(w) == "status" // HTTP_503
+	}
 	c := z.look(d)
 	if c.sep == 0 && len(c.word) > 0 || c.sep == 0 && z.dst[d-1] != '/' {
 		return false
 	}
 	if isCodeWord(c.word) {
 		return !isCounted(z.nextWord(j))
+	}
+	if c.paren && c.colon && next == ')' && n <= 3 && len(c.word) > 0 && z.beginsClause(c.at) {
+		return true // the program's number for it: "curl: (6) Could not resolve host"
+	}
+	if c.paren && z.dst[d-1] == '(' && next == ',' && n >= 3 && n <= 5 && z.proseFollows(j+1) {
+		return true // a code and its text, as Python prints them
 	}
 	status := statusNumber(z.s[i:j])
 	switch string(c.word) {
@@ -198,6 +208,28 @@ func isCounted(w string) bool {
 		return false
 	}
 	return true
+}
+
+// proseFollows reports whether a quoted text of several words follows.
+func (z *scanner) proseFollows(j int) bool {
+	k := z.blanks(j)
+	if q := z.at(k); q != '"' && q != '\'' {
+		return false
+	}
+	e := k + 1
+	for class[z.at(e)]&cLetter != 0 {
+		e++
+	}
+	next := z.blanks(e)
+	return e-k > 3 && next > e && class[z.at(next)]&cLetter != 0
+}
+
+// beginsClause reports whether the word at a is the first of the template or
+// stands behind a colon.
+func (z *scanner) beginsClause(a int) bool {
+	d := z.dst[z.base:a]
+	n := len(d)
+	return n == 0 || n >= 2 && d[n-1] == ' ' && d[n-2] == ':'
 }
 
 // isCodeWord reports whether the number behind w is a code.

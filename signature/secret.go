@@ -168,7 +168,7 @@ func (z *scanner) secretValue(sep byte) {
 	if e == i {
 		return
 	}
-	if bare && soft && sep == ':' && blank && !randomToken(s[i:e]) {
+	if bare && soft && sep == ':' && blank && s[i] != mark && !randomToken(s[i:e]) {
 		return // "invalid token: expired"
 	}
 	if bare && (s[i] == '{' || s[i] == '[' || s[i] == '(') {

@@ -19,6 +19,10 @@ func (z *scanner) keepStatus(c context, status, j int) bool {
 		if strength = statusWord(w.word); strength != 0 {
 			break
 		}
+		if callFault(w.word) {
+			strength = 2
+			break
+		}
 		if !isFiller(w.word) {
 			break
 		}
@@ -70,6 +74,20 @@ func (z *scanner) requestLine() bool {
 func faultName(w []byte) bool {
 	for _, p := range [...]string{"error", "exception", "status", "code", "response", "http", "fault", "err"} {
 		if bytes.HasSuffix(w, []byte(p)) {
+			return true
+		}
+	}
+	return false
+}
+
+// callFault reports whether w is the name of an error that calls end in, as
+// ClientResponseError is and KeyError is not.
+func callFault(w []byte) bool {
+	if !bytes.HasSuffix(w, []byte("error")) && !bytes.HasSuffix(w, []byte("exception")) {
+		return false
+	}
+	for _, p := range [...]string{"http", "response", "status", "client", "server", "api", "request", "gateway"} {
+		if bytes.Contains(w, []byte(p)) {
 			return true
 		}
 	}

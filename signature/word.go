@@ -148,7 +148,7 @@ scanned:
 			return true
 		}
 	}
-	if j-i == 1 && hasAt(s[:z.end], j, `:\`) || slash > i && isFile(s[i:e]) && z.starts() {
+	if j-i == 1 && hasAt(s[:z.end], j, `:\`) || slash > i && isFile(s[i:e]) && !(z.at(e) == mark && (s[e-1] == '.' || s[e-1] == ':')) && z.starts() {
 		z.i = z.pathTail(j)
 		z.fold(kindPath)
 		return true
