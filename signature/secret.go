@@ -153,7 +153,7 @@ func (z *scanner) secretValue(sep byte) {
 	case 0:
 		bare = true
 		if s[i] == mark {
-			e = secretRest(s, i+1)
+			e = z.secretRest(i + 1)
 			break
 		}
 		e = secretEnd(s, i)
@@ -162,13 +162,13 @@ func (z *scanner) secretValue(sep byte) {
 		}
 	default:
 		if c.quote || !blank || strict {
-			e = secretRest(s, quoteEnd(s, i+n, s[i+n-1]))
+			e = z.secretRest(quoteEnd(s, i+n, s[i+n-1]))
 		}
 	}
 	if e == i {
 		return
 	}
-	if bare && soft && sep == ':' && blank && s[i] != mark && !randomToken(s[i:e]) {
+	if bare && soft && sep == ':' && blank && s[i:e] != string(mark) && !randomToken(s[i:e]) {
 		return // "invalid token: expired"
 	}
 	if bare && (s[i] == '{' || s[i] == '[' || s[i] == '(') {
@@ -238,8 +238,20 @@ func secretEnd(s string, i int) int {
 }
 
 // secretRest gives the end of what is glued to a quoted or folded value.
-func secretRest(s string, i int) int {
-	for i < len(s) && (isAlnum(s[i]) || secretByte(s[i]) && s[i] != '.' || s[i] == mark) {
+func (z *scanner) secretRest(i int) int {
+	for i < z.end {
+		c := z.s[i]
+		if class[c]&cHigh != 0 {
+			n := z.foreign(i)
+			if n == 0 {
+				break
+			}
+			i += n
+			continue
+		}
+		if !isAlnum(c) && c != mark && (!secretByte(c) || c == '.') {
+			break
+		}
 		i++
 	}
 	return i

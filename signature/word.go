@@ -101,7 +101,8 @@ func (z *scanner) compound(i, j int, b uint8) bool {
 				simple = false
 				if prev == ':' && hasAt(s[:z.end], e, "//") {
 					// An URL ends the compound; its own rules follow.
-					z.chunk = z.end
+					z.chunk = e + len("//")
+					slash, e = -1, z.end
 					goto scanned
 				}
 			case '.':
@@ -116,9 +117,6 @@ func (z *scanner) compound(i, j int, b uint8) bool {
 	}
 	z.chunk = e
 scanned:
-	if z.chunk > e {
-		slash, e = -1, z.chunk
-	}
 	if n := secretToken(s[i:z.end], e-i); n > 0 {
 		z.i = i + n
 		z.fold(kindSecret)
@@ -127,6 +125,7 @@ scanned:
 	if at > i && !z.continues() {
 		if n, k := userinfo(s[i:z.end], at-i); n > 0 {
 			z.i = i + n
+			z.chunk = z.i // a host may follow
 			z.fold(k)
 			return true
 		}
