@@ -156,9 +156,11 @@ func (l *Lock) Close() error {
 	var err error
 	if l.signed {
 		l.signed = false
-		err = l.file.Truncate(0)
+		// Closing the file would end the system's lock too, but not while a
+		// process that is being started holds a copy of the descriptor: until
+		// its exec the lock would look held, by nobody.
+		err = errors.Join(l.file.Truncate(0), l.file.Unlock())
 	}
-	// Closing the file ends the system's lock.
 	return errors.Join(err, l.file.Close())
 }
 
