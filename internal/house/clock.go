@@ -16,6 +16,7 @@ var RealTime = map[string]Use{
 	"retry/clock.go":              {"Now After Since", "the Clock that nil stands for, and durations by the monotonic clock"},
 	"deadletter/clock.go":         {"Now After", "the Clock that nil stands for"},
 	"deadletter/fixture/clock.go": {"Now After", "the Clock that nil stands for"},
+	"deadletter/batch/clock.go":   {"Now After", "the Clock that nil stands for"},
 	"internal/fakemodel/clock.go": {"Now After", "the Clock that nil stands for"},
 
 	"breaker/phase.go":    {"Until", "a refusal reads only the monotonic clock when the Clock is the real one"},

@@ -1,0 +1,113 @@
+// Package batch runs the items of an unattended batch: it skips what is done,
+// keeps what failed, stops when a guard says so, and never reports a failure as
+// a success.
+//
+// # When to use it
+//
+// In a program that has no loop of its own. Give it an iterator of items and a
+// function that does one; the guards (retry, breaker, budget, pacer) are in that
+// function's client, and batch knows them by their errors only.
+//
+//	rep, err := batch.Run(ctx, batch.Config{
+//		Dir:     "state/nightly",
+//		Letters: letters,                       // *deadletter.Queue, best with ResolveOnSuccess
+//		Workers: 32,
+//		Hold:    time.Hour,
+//		Validate: batch.Fields("summary"),
+//		Gauges: func() batch.Gauges {
+//			up, day := breaker.Stats(), budget.Stats()
+//			return batch.Gauges{Trips: int64(up.TripsTotal), Estimated: day.SettledEstimates, Actual: day.SettledUnits}
+//		},
+//	}, items, summarise)
+//	fmt.Println(rep) // the last line: state, calls, done
+//	if err != nil {
+//		log.Print(err)
+//	}
+//	os.Exit(rep.Exit)
+//
+// A later run on the same Dir does what is missing. [Replay] does the items of
+// the dead letters.
+//
+// # What becomes of an item
+//
+//	what happened                                     it is
+//	a valid result from this input and Version        done before, not called
+//	a letter of this input and Version, unresolved    dead before, not called; see Replay
+//	the handle's result passes Validate               stored, then done
+//	Validate refused it twice                         dead
+//	the handle failed or panicked                     dead, with the error or the stack
+//	Bad is set                                        dead, unsent
+//	a guard refused (RefusedBy)                       pending
+//	the key or the account was refused: 401 402 403   pending; three in a row end the run
+//	cancelled, or not started any more                pending
+//	result or letter could not be kept                lost, and the run ends
+//
+// total = done + dead + pending + lost. A dead item is called again when its
+// letter is discarded, replayed or its input or Version changed.
+//
+// # Holding and stopping
+//
+//	Hold = 0   the first refusal ends the run with exit 2 or 3, the rest stays for the next
+//	Hold > 0   nothing is started until the refusal may have lifted (its Await, else its RetryAt), then the run goes on
+//
+// Use 0 where something starts the run again anyway (cron every hour), where the
+// machine is wanted by others, or where a person should look. Use an hour or two
+// where the night is one long run and outages end by themselves. A budget's
+// window rarely ends within a Hold, so such a run stops at once: what the
+// refusal says to be longer than Hold is not waited for. A retry inside with a
+// Hold of its own waits in the item first.
+//
+// The first item of a run, and the first after a hold, goes alone: a breaker
+// lets one call pass to see whether the upstream is back, and the refusals of
+// the others would say nothing. It is the cheapest of those at hand (up to 256),
+// by Estimate, else by size. If it fails with what may be the upstream's fault
+// it is put back and not counted dead, and another item is the next probe; it is
+// not chosen again while others are pending.
+//
+//	also ends a run            exit
+//	Until has come             2
+//	no item done for Patience  2; calls in flight have Grace
+//	first SIGINT or SIGTERM    130 or 143; calls in flight have Grace, nothing is started
+//	second signal              the same; calls in flight are cancelled
+//	ctx ends                   130
+//
+// # What it leaves behind
+//
+// In Dir: lock, results/ (see [Folder]), report.json. The report is written
+// first with state "running" and at the end with what was done, atomically, so
+// that a killed run does not leave an older one's success behind; "complete" is
+// true only with exit code 0. Its form is [Report]. The exit codes are the
+// constants; if several apply: signal, 5, 3, 2, 4.
+//
+// A result is in its file, synced, before its item counts as done; the folder is
+// synced every 64 results and at the end. A kill at any moment loses only the
+// calls in flight, a power cut at most 64 results, whose items are done again.
+//
+//	alert            is raised when
+//	calls_per_done   over 15 minutes more than 1.2 calls were made per item done; at the end of a shorter run from 20 calls on
+//	trip             Gauges.Trips grew
+//	signature        RepeatTrip-1 items failed with one signature since an item was done
+//	stuck            in 15 minutes p95 is twice that of the first 15 and p50 at most 1.25 times it, of 100 items each
+//
+// # Memory
+//
+// Items are read as workers become free; up to 256 wait while the run holds. Of
+// each item some 40 bytes stay, by which an id that comes twice is known: a
+// million items need about 70 MB. The names in a report end at a thousand.
+//
+// # Departures
+//
+// An item whose probe failed while no breaker was open is done once more, so the
+// first item of a run may cost a second try. The run counts the calls that a
+// retry of this module has made; without one each answer is a call. The letter
+// of an item that is done after all (its input was mended) is acked when the
+// queue's Config says ResolveOnSuccess.
+//
+// # What it does not do
+//
+// It does not retry (but a placeholder, once), pace or reserve: that is what the
+// client is for. It does not know what a good answer is: give it a Validate. It
+// does not spread a batch over machines; Dir is locked. It does not delete
+// results, letters or reports. An iterator that blocks for ever is left behind
+// when the run is cancelled.
+package batch

@@ -1,0 +1,87 @@
+package batch
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/nightfuse/nightfuse/internal/call"
+)
+
+// hold is the time in which nothing is started because a guard refused.
+type hold struct {
+	by      string
+	refusal error
+	began   time.Time
+	over    chan error // gets one value when the refusal may have lifted, or waiting is pointless
+	cancel  context.CancelFunc
+}
+
+// errNoWaiting says that a refusal does not say when it lifts.
+var errNoWaiting = errors.New("batch: the refusal offers no waiting")
+
+// maxPause bounds the pause before a refusal is awaited that came at once after
+// the one before it had lifted.
+const maxPause = 30 * time.Second
+
+func (l *loop) beginHold(by string, refusal error) {
+	now := l.cfg.Clock.Now()
+	at, said := call.RetryAt(refusal)
+	if said && l.held+at.Sub(now) > l.cfg.Hold {
+		// It would be waited for in vain.
+		l.stop(by, refusal)
+		return
+	}
+	ctx, cancel := context.WithCancel(l.ctx)
+	h := &hold{by: by, refusal: refusal, began: now, over: make(chan error, 1), cancel: cancel}
+	l.hold, l.alone, l.mercies = h, true, 0
+	l.era++
+	var pause time.Duration
+	if l.spins > 0 {
+		pause = min(time.Second<<min(l.spins-1, 10), maxPause)
+	}
+	l.spins++
+	clk := l.cfg.Clock
+	go func() {
+		if err := sleep(ctx, clk, pause); err != nil {
+			h.over <- err
+			return
+		}
+		waited, err := call.Await(ctx, refusal)
+		if !waited {
+			err = errNoWaiting
+			if said {
+				err = sleep(ctx, clk, at.Sub(clk.Now()))
+			}
+		}
+		h.over <- err
+	}()
+}
+
+// lift ends the hold: the cheapest item goes first, alone. An error says that
+// waiting was pointless.
+func (l *loop) lift(err error) {
+	h := l.hold
+	l.endHold()
+	if err != nil && !l.stopped {
+		l.stop(h.by, errors.Join(h.refusal, err))
+	}
+}
+
+func (l *loop) endHold() {
+	l.held += l.cfg.Clock.Now().Sub(l.hold.began)
+	l.hold.cancel()
+	l.hold = nil
+}
+
+func sleep(ctx context.Context, clk Clock, d time.Duration) error {
+	if d <= 0 {
+		return ctx.Err()
+	}
+	select {
+	case <-clk.After(d):
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}

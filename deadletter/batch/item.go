@@ -1,0 +1,112 @@
+package batch
+
+import (
+	"container/heap"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"maps"
+
+	"github.com/nightfuse/nightfuse/deadletter"
+)
+
+// Item is one piece of work.
+type Item struct {
+	ID       string            // names the item and its result; required, unique in a run
+	Input    []byte            // all that the item is made from; the payload of its dead letter
+	Estimate int64             // what it is expected to cost, in the budget's unit; 0 = not said. Guards reserve it
+	Labels   map[string]string // go into its dead letter
+
+	// Bad says why the input is no item (a file that cannot be read or
+	// parsed). The item becomes a dead letter, nothing is sent.
+	Bad error
+}
+
+// Handle does one item and returns its result. ctx carries the item for the
+// guards; pass it on to every call. An error that says RefusedBy means that the
+// item was not done because of a guard: it stays pending. It may be called a
+// second time for an item whose first result Validate refused.
+type Handle func(ctx context.Context, it Item) ([]byte, error)
+
+// The labels of a letter by which a later run knows that the item is the same.
+const (
+	inputLabel   = "input_sha256"
+	versionLabel = "version"
+)
+
+// entry is an item that has no fate yet.
+type entry struct {
+	it    Item
+	hash  string // of the input
+	old   bool   // there is a letter of the item as it was before
+	tried bool   // failed as a probe
+	keyed bool   // has met a refused key before
+	seq   int64
+}
+
+func newEntry(it Item, seq int64) *entry {
+	sum := sha256.Sum256(it.Input)
+	return &entry{it: it, hash: hex.EncodeToString(sum[:]), seq: seq}
+}
+
+// labels are those of the item's letter.
+func (e *entry) labels(version string) map[string]string {
+	m := maps.Clone(e.it.Labels)
+	if m == nil {
+		m = make(map[string]string, 2)
+	}
+	m[inputLabel] = e.hash
+	if version != "" {
+		m[versionLabel] = version
+	}
+	return m
+}
+
+// letter is what a run remembers of a letter: what the item was made from.
+type letter struct{ hash, version string }
+
+func letterOf(r deadletter.Record) letter {
+	return letter{r.Labels[inputLabel], r.Labels[versionLabel]}
+}
+
+// cost orders probes: what was estimated, else the size.
+func (e *entry) cost() int64 {
+	if e.it.Estimate > 0 {
+		return e.it.Estimate
+	}
+	return int64(len(e.it.Input))
+}
+
+// backlog holds entries that were read and have no fate. The next one is the
+// cheapest of those that have not failed as a probe.
+type backlog []*entry
+
+func (b backlog) Len() int { return len(b) }
+
+func (b backlog) Less(i, j int) bool {
+	switch x, y := b[i], b[j]; {
+	case x.tried != y.tried:
+		return y.tried
+	case x.cost() != y.cost():
+		return x.cost() < y.cost()
+	default:
+		return x.seq < y.seq
+	}
+}
+
+func (b backlog) Swap(i, j int) { b[i], b[j] = b[j], b[i] }
+
+// Push is heap.Interface; use push.
+func (b *backlog) Push(x any) { *b = append(*b, x.(*entry)) }
+
+// Pop is heap.Interface; use pop.
+func (b *backlog) Pop() any {
+	old := *b
+	e := old[len(old)-1]
+	old[len(old)-1] = nil
+	*b = old[:len(old)-1]
+	return e
+}
+
+func (b *backlog) push(e *entry) { heap.Push(b, e) }
+func (b *backlog) pop() *entry   { return heap.Pop(b).(*entry) }

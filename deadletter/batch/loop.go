@@ -1,0 +1,369 @@
+package batch
+
+import (
+	"context"
+	"fmt"
+	"iter"
+	"time"
+
+	"github.com/nightfuse/nightfuse/internal/call"
+)
+
+const (
+	// tick is how often the run looks at the time.
+	tick = time.Second
+	// lookAhead is among how many items the cheapest is looked for, and
+	// lookTime how long it waits for so many.
+	lookAhead = 256
+	lookTime  = time.Second
+	// maxRefusedKeys is how many items in a row may meet a refused key where no
+	// breaker stops them.
+	maxRefusedKeys = 3
+)
+
+// loop is a run at work. Its fields belong to the goroutine of Run.
+type loop struct {
+	*run
+	ctx    context.Context // of the handles
+	cancel context.CancelCauseFunc
+	src    *source
+	landed chan *flight
+
+	backlog backlog
+	ended   bool // there are no more items
+	scanned bool // look-ahead is over: choose from what is there
+
+	alone     bool // one at a time, the cheapest first
+	mercies   int  // failures of probes since the last hold that were let go
+	probing   *flight
+	hold      *hold
+	held      time.Duration // in holds since an item was done
+	era       int
+	spins     int // holds in a row that ended in a refusal at once
+	keys      int // refused in a row
+	stopping  chan struct{}
+	stopped   bool
+	dropped   bool // cancelled: count no more
+	graceEnds time.Time
+	lastDone  time.Time
+	anyDone   bool
+}
+
+// loop does the items. The first goes alone, as does the first after a hold: an
+// open breaker lets one call pass, and the other workers must not take its
+// refusals for the end of the run.
+func (r *run) loop(ctx context.Context, items iter.Seq[Item]) {
+	hctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	l := &loop{
+		run: r, ctx: hctx, cancel: cancel, src: r.read(ctx, items), landed: make(chan *flight),
+		alone: true, stopping: make(chan struct{}), lastDone: r.began,
+	}
+	r.show = newProgress(r.cfg.Progress, r.began)
+	defer func() { r.show.end(l.status()) }()
+	l.turn(ctx)
+	if !l.ended {
+		r.report.Uncounted = true
+		l.leaveSource()
+	}
+	if l.ended && l.src.panicked != nil {
+		r.report.Uncounted = true
+		panic(fmt.Sprintf("batch: the items' iterator panicked: %v\n\n%s", l.src.panicked, l.src.stack))
+	}
+}
+
+// leaveSource ends the source. An iterator that blocks is given a moment, and
+// then left behind: it ends with its next item.
+func (l *loop) leaveSource() {
+	close(l.src.quit)
+	patience := l.cfg.Clock.After(time.Second)
+	for {
+		select {
+		case _, ok := <-l.src.out:
+			if !ok {
+				return
+			}
+		case <-patience:
+			return
+		}
+	}
+}
+
+// turn goes round until all is through.
+func (l *loop) turn(ctx context.Context) {
+	var (
+		clk     = l.cfg.Clock
+		ticks   = clk.After(l.show.every())
+		lookEnd = l.began.Add(lookTime)
+		gone    = ctx.Done()
+	)
+	for {
+		now := clk.Now()
+		l.check(now)
+		l.scanned = l.ended || len(l.backlog) >= lookAhead || !now.Before(lookEnd)
+		l.start()
+		if len(l.flights) == 0 && (l.dropped || l.ended && len(l.backlog) == 0) {
+			return
+		}
+		var in <-chan listed
+		if !l.ended && !l.dropped && (l.stopped || len(l.backlog) < l.room()) {
+			in = l.src.out
+		}
+		var lifted <-chan error
+		if l.hold != nil {
+			lifted = l.hold.over
+		}
+		select {
+		case e, ok := <-in:
+			if !ok {
+				l.ended = true
+				break
+			}
+			l.take(e)
+		case f := <-l.landed:
+			l.land(f)
+		case herr := <-lifted:
+			l.lift(herr)
+		case s := <-l.signals:
+			if l.signal == nil {
+				l.signal = s
+				l.stop("signal", nil)
+				l.graceEnds = clk.Now().Add(l.cfg.Grace)
+			} else {
+				l.drop(fmt.Errorf("batch: a second signal: %v", s))
+			}
+		case <-gone:
+			gone = nil
+			l.stop("cancelled", context.Cause(ctx))
+			l.drop(context.Cause(ctx))
+		case <-ticks:
+			l.show.line(l.status())
+			ticks = clk.After(l.show.every())
+		}
+	}
+}
+
+// room is how many entries may wait in memory.
+func (l *loop) room() int {
+	if l.alone || l.hold != nil {
+		return lookAhead
+	}
+	return 1
+}
+
+// check looks at the time.
+func (l *loop) check(now time.Time) {
+	l.watch(now, false)
+	if l.cfg.Heartbeat != "" && now.Sub(l.beat) >= beatEvery {
+		if err := l.heartbeat(now, "running"); err != nil {
+			l.warn("%v", err)
+		}
+	}
+	if !l.graceEnds.IsZero() && !now.Before(l.graceEnds) {
+		l.drop(fmt.Errorf("batch: calls in flight took longer than %v", l.cfg.Grace))
+	}
+	if l.stopped {
+		return
+	}
+	if !l.cfg.Until.IsZero() && !now.Before(l.cfg.Until) && len(l.backlog) > 0 {
+		l.stop("until", nil)
+	}
+	patience := l.cfg.Patience
+	if patience == 0 {
+		patience = firstPatience
+		if l.anyDone {
+			patience = laterPatience
+		}
+	}
+	if len(l.flights) == 0 && len(l.backlog) == 0 && l.hold == nil {
+		l.lastDone = now // nothing is to be done: the iterator takes its time
+	}
+	if idle := now.Sub(l.lastDone); patience > 0 && idle >= patience {
+		l.stop("patience", fmt.Errorf("batch: no item was done for %v", idle.Round(time.Second)))
+		l.graceEnds = now.Add(l.cfg.Grace)
+	}
+	if h := l.hold; h != nil && l.held+now.Sub(h.began) >= l.cfg.Hold {
+		l.stop(h.by, h.refusal)
+	}
+}
+
+// start gives items to free workers.
+func (l *loop) start() {
+	for !l.stopped && l.hold == nil && len(l.backlog) > 0 && len(l.flights) < l.cfg.Workers {
+		if l.alone && (l.probing != nil || !l.scanned) {
+			return
+		}
+		f := l.newFlight(l.ctx, l.backlog.pop())
+		f.era = l.era
+		if l.alone && f.entry.it.Bad == nil {
+			f.probe, f.mercy = true, l.mercies == 0
+			l.probing = f
+		}
+		l.flights[f] = struct{}{}
+		go func() {
+			returned := false
+			defer func() {
+				if !returned {
+					l.bury(f) // the handle has ended its goroutine
+				}
+				l.landed <- f
+			}()
+			l.do(l.ctx, f, l.stopping)
+			returned = true
+		}()
+	}
+	if l.stopped {
+		for _, e := range l.backlog {
+			l.leave(e.it.ID)
+		}
+		l.backlog = nil
+	}
+}
+
+// leave counts an item that stays for the next run.
+func (l *loop) leave(id string) {
+	l.report.Pending++
+	addName(&l.report.PendingItems, id)
+}
+
+// take takes an item from the source.
+func (l *loop) take(in listed) {
+	rep := &l.report
+	switch {
+	case in.twice:
+		rep.Duplicates++
+		if rep.Duplicates == 1 {
+			l.warn("an id came more than once; only its first item counts")
+		}
+	case in.err != nil:
+		// The folder of results cannot be read: what it holds would be paid
+		// for again.
+		l.warn("%v", in.err)
+		l.leave(in.entry.it.ID)
+		l.stop("lost", in.err)
+	case in.fate == done:
+		l.lastDone = l.cfg.Clock.Now() // reading is getting on, too
+		rep.Done++
+		rep.Skipped++
+	case in.fate == dead:
+		rep.Dead++
+		rep.DeadBefore++
+		addName(&rep.DeadItems, in.entry.it.ID)
+	case l.stopped:
+		l.leave(in.entry.it.ID)
+	default:
+		l.backlog.push(in.entry)
+	}
+}
+
+// land takes an item back from its worker.
+func (l *loop) land(f *flight) {
+	delete(l.flights, f)
+	if l.probing == f {
+		l.probing = nil
+	}
+	now, id := l.cfg.Clock.Now(), f.entry.it.ID
+	n := f.calls(true)
+	l.calls += n
+	if n > 0 {
+		l.called++
+	}
+	rep := &l.report
+	switch f.fate {
+	case done:
+		rep.Done++
+		l.meter.item(now.Sub(f.began))
+		l.lastDone, l.anyDone = now, true
+		l.keys, l.held, l.spins = 0, 0, 0
+		clear(l.alarms.repeats)
+	case dead:
+		rep.Dead++
+		addName(&rep.DeadItems, id)
+		l.failed(f.failure.Signature, f.failure.SignatureText)
+	case lost:
+		rep.Lost++
+		addName(&rep.LostItems, id)
+		l.warn("%s is lost: %v", id, f.err)
+		l.stop("lost", f.err)
+	case released:
+		l.failed(f.failure.Signature, f.failure.SignatureText)
+		l.mercies++
+		f.entry.tried = true
+		l.again(f.entry)
+		return // still alone: is the breaker open again?
+	case refused:
+		l.again(f.entry)
+		l.refuse(f)
+		return
+	case unauthed:
+		l.failed(f.failure.Signature, f.failure.SignatureText)
+		if f.entry.keyed {
+			l.leave(id) // this key does not do this item
+		} else {
+			f.entry.tried, f.entry.keyed = true, true
+			l.again(f.entry)
+		}
+		if l.keys++; l.keys >= maxRefusedKeys {
+			l.stop("auth", f.err)
+		}
+		return
+	default:
+		l.leave(id)
+		return
+	}
+	if f.probe {
+		l.alone, l.mercies, l.spins = false, 0, 0
+	}
+}
+
+// again puts an item back.
+func (l *loop) again(e *entry) {
+	if l.stopped {
+		l.leave(e.it.ID)
+		return
+	}
+	l.backlog.push(e)
+}
+
+// stop has nothing more started.
+func (l *loop) stop(reason string, cause error) {
+	l.reasons[reason] = true
+	if l.stopped {
+		return
+	}
+	l.stopped = true
+	close(l.stopping)
+	l.cause = cause
+	l.report.StoppedBy = reason
+	if reason != "cancelled" && reason != "signal" && cause != nil {
+		l.report.Refusal = cause.Error()
+	}
+	if l.hold != nil {
+		l.endHold()
+	}
+}
+
+// drop cancels the calls in flight of a run that was stopped, and counts no
+// further.
+func (l *loop) drop(cause error) {
+	l.dropped = true
+	l.cancel(cause)
+}
+
+// refuse holds, or ends the run, because a guard refused f's item.
+func (l *loop) refuse(f *flight) {
+	by := call.RefusedBy(f.refusal)
+	if by == "" {
+		by = "guard"
+	}
+	switch {
+	case l.stopped:
+		l.reasons[by] = true
+	case l.hold != nil || f.era != l.era:
+		// Of the same refusal, or of one that is over.
+	case l.cfg.Hold == 0:
+		l.stop(by, f.refusal)
+	default:
+		l.beginHold(by, f.refusal)
+	}
+}

@@ -1,0 +1,80 @@
+package batch_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/nightfuse/nightfuse/deadletter"
+	"github.com/nightfuse/nightfuse/deadletter/batch"
+	"github.com/nightfuse/nightfuse/internal/call"
+)
+
+func TestLost(t *testing.T) {
+	t.Parallel()
+	t.Run("a result", func(t *testing.T) {
+		t.Parallel()
+		synctest.Test(t, func(t *testing.T) {
+			e := newEnv(t)
+			e.cfg.Results = &broken{}
+			rep, err := e.run(items(50), func(context.Context, batch.Item) ([]byte, error) {
+				time.Sleep(time.Second)
+				return []byte("fine"), nil
+			})
+			if diff := cmp.Diff(of(rep), counts{Exit: 5, Total: 50, Pending: 49, Lost: 1, Calls: 1}); diff != "" || !errors.Is(err, errDisk) {
+				t.Errorf("%v, report (-got +want):\n%s", err, diff)
+			}
+		})
+	})
+	t.Run("a letter", func(t *testing.T) {
+		t.Parallel()
+		synctest.Test(t, func(t *testing.T) {
+			e := newEnv(t)
+			var err error
+			if e.cfg.Letters, err = deadletter.New(deadletter.Config{Name: "night", Store: noPut{e.store}}); err != nil {
+				t.Fatal(err)
+			}
+			e.cfg.Workers = 1
+			rep, err := e.run(items(50), func(context.Context, batch.Item) ([]byte, error) { return nil, statusError(400) })
+			var lostErr *deadletter.LostError
+			if diff := cmp.Diff(of(rep), counts{Exit: 5, Total: 50, Pending: 49, Lost: 1, Calls: 1}); diff != "" || !errors.As(err, &lostErr) {
+				t.Errorf("%v, report (-got +want):\n%s", err, diff)
+			}
+			if call.StatusCode(err) != 400 {
+				t.Errorf("%v does not tell the failure itself", err)
+			}
+		})
+	})
+	t.Run("the results cannot be read", func(t *testing.T) {
+		t.Parallel()
+		synctest.Test(t, func(t *testing.T) {
+			e := newEnv(t)
+			e.cfg.Results = &broken{load: true}
+			rep, err := e.run(items(5), nil)
+			if rep.Exit != 5 || rep.Calls != 0 || !errors.Is(err, errDisk) {
+				t.Errorf("%v, %v: want nothing sent", rep, err)
+			}
+		})
+	})
+}
+
+var errDisk = errors.New("disk gone")
+
+type broken struct{ load bool }
+
+func (b *broken) Load(context.Context, string) (batch.Result, bool, error) {
+	if b.load {
+		return batch.Result{}, false, errDisk
+	}
+	return batch.Result{}, false, nil
+}
+func (b *broken) Store(context.Context, batch.Result) error { return errDisk }
+func (b *broken) Sync(context.Context) error                { return nil }
+
+type noPut struct{ deadletter.Store }
+
+func (noPut) Put(context.Context, deadletter.Record) error { return errDisk }

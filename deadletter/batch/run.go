@@ -1,0 +1,214 @@
+package batch
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"syscall"
+	"time"
+
+	"github.com/nightfuse/nightfuse/deadletter"
+	"github.com/nightfuse/nightfuse/internal/durable"
+)
+
+// ErrIncomplete says that a run has ended without a result for every item. What
+// ended it is wrapped as well: the refusal of a guard, the context's cause.
+var ErrIncomplete = errors.New("batch: not every item has a result")
+
+// Run does every item that has no result yet, Config.Workers at a time, and
+// returns when all are through, or something says stop and the calls in flight
+// have ended. The package guide has the rules.
+//
+// The items are read one by one as workers become free, from a goroutine of
+// their own. The error is nil only with exit code 0; the Report holds on every
+// return, and its Exit is what the program should exit with.
+func Run(ctx context.Context, c Config, items iter.Seq[Item], handle Handle) (Report, error) {
+	c, err := c.filled(handle)
+	if items == nil {
+		err = errors.Join(err, errors.New("batch: the items are missing"))
+	}
+	if err != nil {
+		return unstarted(c), err
+	}
+	r, err := begin(ctx, c, handle)
+	if err != nil {
+		return unstarted(c), err
+	}
+	return r.end(func() {
+		if err := r.readLetters(ctx); err != nil {
+			r.reasons["lost"], r.cause = true, err
+			r.report.Uncounted = true
+			return
+		}
+		r.loop(ctx, items)
+	})
+}
+
+func unstarted(c Config) Report {
+	return Report{V: 1, Name: c.Name, State: "failed: nothing was started", Exit: ExitUsage}
+}
+
+// run is one run. Its fields belong to the goroutine of Run, save where they
+// say otherwise.
+type run struct {
+	cfg     Config
+	handle  Handle
+	results Results
+	lock    *durable.Lock
+	show    *progress
+
+	began   time.Time
+	before  Gauges
+	signals <-chan os.Signal
+	quiet   func() // no more signals
+
+	known      map[string]letter // items with a letter; read only once the loop runs
+	lastGauges Gauges
+
+	report     Report
+	reasons    map[string]bool
+	signal     os.Signal
+	cause      error // why it stopped
+	calls      int64 // of items that have ended
+	called     int64 // items that have made a call
+	meter      *meter
+	stuck      *Stuck
+	alarms     alarms
+	signatures map[string]*SignatureCount
+	beat       time.Time // of the last heartbeat
+	watched    time.Time // the last look at the numbers
+
+	flights map[*flight]struct{}
+}
+
+// begin takes the folder and says in the report that a run is under way: should
+// this one be killed, nobody takes the report of an earlier one for its own.
+func begin(ctx context.Context, c Config, handle Handle) (_ *run, err error) {
+	if ctx.Err() != nil {
+		return nil, fmt.Errorf("batch: not started: %w", context.Cause(ctx))
+	}
+	if err := os.MkdirAll(c.Dir, 0o700); err != nil {
+		return nil, fmt.Errorf("batch: %w", err)
+	}
+	lock, err := durable.TryLock(nil, filepath.Join(c.Dir, "lock"))
+	if errors.Is(err, durable.ErrLocked) {
+		return nil, fmt.Errorf("batch: another run works in %s: %w", c.Dir, err)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("batch: %w", err)
+	}
+	r := &run{
+		cfg: c, handle: handle, results: c.Results, lock: lock,
+		began: c.Clock.Now(), signals: c.Signals, quiet: func() {},
+		reasons: map[string]bool{}, signatures: map[string]*SignatureCount{}, flights: map[*flight]struct{}{},
+		alarms: alarms{raised: map[string]bool{}, repeats: map[string]int{}},
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, lock.Close())
+		}
+	}()
+	r.report = Report{
+		V: 1, Name: c.Name, State: "running", Exit: ExitUsage, Started: r.began.UTC(),
+		Signatures: []SignatureCount{}, DeadItems: []string{}, PendingItems: []string{}, LostItems: []string{},
+		Alerts: []Alert{}, Warnings: []string{},
+	}
+	if _, err := durable.Sweep(nil, c.Dir); err != nil {
+		return nil, fmt.Errorf("batch: %w", err)
+	}
+	if r.results == nil {
+		if r.results, err = OpenFolder(filepath.Join(c.Dir, "results")); err != nil {
+			return nil, err
+		}
+	}
+	if err := r.report.write(c.Report); err != nil {
+		return nil, err
+	}
+	if c.Heartbeat != "" {
+		if err := r.heartbeat(r.began, "running"); err != nil {
+			return nil, err
+		}
+	}
+	if r.signals == nil {
+		ch := make(chan os.Signal, 2)
+		signal.Notify(ch, os.Interrupt, syscall.SIGTERM)
+		r.signals, r.quiet = ch, func() { signal.Stop(ch) }
+	}
+	r.meter = newMeter(r.began)
+	r.before = r.gauges()
+	return r, nil
+}
+
+// end runs the work and leaves the folder as a finished run does, also when the
+// work panics.
+func (r *run) end(work func()) (Report, error) {
+	panicked := true
+	defer func() {
+		if !panicked {
+			return
+		}
+		// The panic goes on; the report tells of it.
+		r.reasons["panic"] = true
+		_, _ = r.close()
+	}()
+	work()
+	panicked = false
+	return r.close()
+}
+
+func (r *run) close() (Report, error) {
+	r.quiet()
+	var errs []error
+	if err := r.results.Sync(context.Background()); err != nil {
+		r.reasons["lost"] = true
+		r.warn("results may not survive a power cut: %v", err)
+		errs = append(errs, err)
+	}
+	now := r.cfg.Clock.Now()
+	r.watch(now, true)
+	r.finish(now)
+	if r.cfg.Heartbeat != "" {
+		errs = append(errs, r.heartbeat(now, r.report.State))
+	}
+	if err := r.report.write(r.cfg.Report); err != nil {
+		// Whoever reads the file finds "running": not complete.
+		if r.report.Exit < ExitLost {
+			r.report.Exit, r.report.State, r.report.Complete = ExitLost, "failed: the report could not be written", false
+		}
+		errs = append(errs, err)
+	}
+	errs = append(errs, r.lock.Close())
+	if r.report.Exit != ExitDone {
+		errs = append([]error{fmt.Errorf("%w: %s", ErrIncomplete, r.report.State)}, append(errs, r.cause)...)
+	}
+	return r.report, errors.Join(errs...)
+}
+
+// warn keeps what the report has to say beside the counts.
+func (r *run) warn(format string, a ...any) {
+	text := fmt.Sprintf(format, a...)
+	r.cfg.Logger.Warn("batch: "+text, "run", r.cfg.Name)
+	if len(r.report.Warnings) < maxWarnings {
+		r.report.Warnings = append(r.report.Warnings, text)
+	}
+}
+
+// readLetters finds out which items have a letter that nobody has resolved.
+func (r *run) readLetters(ctx context.Context) error {
+	r.known = map[string]letter{}
+	for rec, err := range r.cfg.Letters.List(ctx, deadletter.Filter{}) {
+		switch {
+		case errors.Is(err, deadletter.ErrCorrupt):
+			r.warn("a dead letter cannot be read, its item is done again: %v", err)
+		case err != nil:
+			return fmt.Errorf("batch: read the dead letters: %w", err)
+		case rec.ItemID != "":
+			r.known[rec.ItemID] = letterOf(rec)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,92 @@
+package batch
+
+import (
+	"context"
+	"fmt"
+	"hash/maphash"
+	"iter"
+	"runtime/debug"
+)
+
+// listed is an item as it comes from the caller, with what earlier runs made of
+// it.
+type listed struct {
+	entry *entry
+	fate  fate // pending, or done or dead before
+	twice bool // its id came before
+	err   error
+}
+
+// source reads the items in a goroutine of its own, so that an iterator that
+// blocks does not keep the run from hearing signals.
+type source struct {
+	out  chan listed   // closed at the end
+	quit chan struct{} // closed: nobody listens any more
+
+	panicked any // what the iterator panicked with; set before out is closed
+	stack    []byte
+}
+
+func (r *run) read(ctx context.Context, items iter.Seq[Item]) *source {
+	s := &source{out: make(chan listed), quit: make(chan struct{})}
+	go func() {
+		defer close(s.out)
+		defer func() {
+			if p := recover(); p != nil {
+				s.panicked, s.stack = p, debug.Stack()
+			}
+		}()
+		seen := seenIDs{one: maphash.MakeSeed(), two: maphash.MakeSeed(), ids: map[[2]uint64]struct{}{}}
+		n := int64(0)
+		for it := range items {
+			n++
+			l := listed{twice: !seen.first(it.ID)}
+			if !l.twice {
+				l.entry = newEntry(it, n)
+				l.fate, l.err = r.sort(ctx, l.entry)
+			}
+			select {
+			case s.out <- l:
+			case <-s.quit:
+				return
+			}
+		}
+	}()
+	return s
+}
+
+// sort finds out whether an earlier run is done with the item. It runs beside
+// the loop.
+func (r *run) sort(ctx context.Context, e *entry) (fate, error) {
+	if e.it.ID == "" {
+		return pending, fmt.Errorf("batch: item %d has no ID", e.seq)
+	}
+	if e.it.Bad == nil {
+		res, ok, err := r.results.Load(context.WithoutCancel(ctx), e.it.ID)
+		if err != nil {
+			return pending, err
+		}
+		if ok && res.InputHash == e.hash && res.Version == r.cfg.Version && r.valid(e.it, res.Data) == nil {
+			return done, nil
+		}
+	}
+	was, known := r.known[e.it.ID]
+	e.old = known
+	if known && was == (letter{e.hash, r.cfg.Version}) {
+		return dead, nil
+	}
+	return pending, nil
+}
+
+// seenIDs knows the ids of a run by 128 bits each: a million are some 40 MB.
+type seenIDs struct {
+	one, two maphash.Seed
+	ids      map[[2]uint64]struct{}
+}
+
+func (s *seenIDs) first(id string) bool {
+	k := [2]uint64{maphash.String(s.one, id), maphash.String(s.two, id)}
+	_, again := s.ids[k]
+	s.ids[k] = struct{}{}
+	return !again
+}
