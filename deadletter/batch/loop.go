@@ -292,6 +292,11 @@ func (l *loop) land(f *flight) {
 		l.again(f.entry)
 		return // still alone: is the breaker open again?
 	case refused:
+		if f.probe && n > 0 {
+			// A retry inside has tried again and met the breaker that its own
+			// failed call had opened.
+			f.entry.tried = true
+		}
 		l.again(f.entry)
 		l.refuse(f)
 		return

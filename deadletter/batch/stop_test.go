@@ -55,56 +55,66 @@ func TestRefusalStops(t *testing.T) {
 // and a failed probe is not chosen again while others are pending.
 func TestHoldThroughAnOutage(t *testing.T) {
 	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		e := newEnv(t)
-		e.cfg.Hold = time.Hour
-		e.cfg.Workers = 8
-		f := &fuse{after: 5, cooldown: time.Minute}
-		e.cfg.Gauges = func() batch.Gauges { f.mu.Lock(); defer f.mu.Unlock(); return batch.Gauges{Trips: f.trips} }
-		begin := time.Now()
-		down := func() bool {
-			d := time.Since(begin)
-			return d > 10*time.Second && d < 10*time.Minute
-		}
-		var its []batch.Item
-		for i := range 200 {
-			its = append(its, batch.Item{ID: fmt.Sprintf("item-%03d", i), Input: make([]byte, 1000-i)})
-		}
-		rep, _ := e.run(list(its...), func(ctx context.Context, it batch.Item) ([]byte, error) {
-			err := f.do(ctx, it.ID, func() error {
-				time.Sleep(time.Second)
-				if down() {
-					return statusError(503)
-				}
-				return nil
-			})
-			return []byte("fine"), err
-		})
-		// Those that failed before it opened, eight at once and four that were
-		// begun between its first and its fifth failure, are dead: nobody could
-		// know yet.
-		if rep.Exit != 4 || rep.Dead > 12 || rep.Pending != 0 || rep.Done+rep.Dead != 200 {
-			t.Errorf("%v\nwant all but a few done", rep)
-		}
-		if len(f.probes) < 9 || len(f.probes) > 11 {
-			t.Errorf("%d probes in ten minutes", len(f.probes))
-		}
-		if u := slices.Compact(slices.Sorted(slices.Values(f.probes))); len(u) != len(f.probes) {
-			t.Errorf("an item was a probe twice: %v", f.probes)
-		}
-		// The cheapest of what was left: the ones with the highest numbers.
-		if !slices.IsSortedFunc(f.probes, func(a, b string) int { return strings.Compare(b, a) }) {
-			t.Errorf("probes %v: want the cheapest first", f.probes)
-		}
-		for _, id := range f.probes {
-			if r, err := e.letters.Get(t.Context(), id); err == nil {
-				t.Errorf("%s paid for the outage: %v", id, r.Err)
+	for _, retried := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) { holdThroughAnOutage(t, retried) })
+	}
+}
+
+// holdThroughAnOutage runs in a bubble. When retried a failed call is followed by
+// another at once, as a retry inside the handle makes it.
+func holdThroughAnOutage(t *testing.T, retried bool) {
+	e := newEnv(t)
+	e.cfg.Hold = time.Hour
+	e.cfg.Workers = 8
+	f := &fuse{after: 5, cooldown: time.Minute}
+	e.cfg.Gauges = func() batch.Gauges { f.mu.Lock(); defer f.mu.Unlock(); return batch.Gauges{Trips: f.trips} }
+	begin := time.Now()
+	down := func() bool {
+		d := time.Since(begin)
+		return d > 10*time.Second && d < 10*time.Minute
+	}
+	var its []batch.Item
+	for i := range 200 {
+		its = append(its, batch.Item{ID: fmt.Sprintf("item-%03d", i), Input: make([]byte, 1000-i)})
+	}
+	rep, _ := e.run(list(its...), func(ctx context.Context, it batch.Item) ([]byte, error) {
+		call := func() error {
+			time.Sleep(time.Second)
+			if down() {
+				return statusError(503)
 			}
+			return nil
 		}
-		if rep.Trips != 1 {
-			t.Errorf("%d trips", rep.Trips)
+		err := f.do(ctx, it.ID, call)
+		if err != nil && retried {
+			err = f.do(ctx, it.ID, call)
 		}
+		return []byte("fine"), err
 	})
+	// Those that failed before it opened, eight at once and four that were
+	// begun between its first and its fifth failure, are dead: nobody could
+	// know yet.
+	if rep.Exit == 0 == (rep.Dead > 0) || rep.Dead > 12 || rep.Pending != 0 || rep.Done+rep.Dead != 200 {
+		t.Errorf("%v\nwant all but a few done", rep)
+	}
+	if len(f.probes) < 9 || len(f.probes) > 11 {
+		t.Errorf("%d probes in ten minutes", len(f.probes))
+	}
+	if u := slices.Compact(slices.Sorted(slices.Values(f.probes))); len(u) != len(f.probes) {
+		t.Errorf("an item was a probe twice: %v", f.probes)
+	}
+	// The cheapest of what was left: the ones with the highest numbers.
+	if !slices.IsSortedFunc(f.probes, func(a, b string) int { return strings.Compare(b, a) }) {
+		t.Errorf("probes %v: want the cheapest first", f.probes)
+	}
+	for _, id := range f.probes {
+		if r, err := e.letters.Get(t.Context(), id); err == nil {
+			t.Errorf("%s paid for the outage: %v", id, r.Err)
+		}
+	}
+	if rep.Trips != 1 {
+		t.Errorf("%d trips", rep.Trips)
+	}
 }
 
 // The only item left fails as a probe, again and again: it stays pending.
