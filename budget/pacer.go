@@ -98,8 +98,9 @@ func (s Slot) At() time.Time { return s.at }
 // Wait blocks until it is the turn of a call of that many tokens (0 or an
 // estimate), first come first served. Waiting spends nothing: a caller whose
 // ctx ends leaves the queue and its place to the next, and gets ctx's cause.
-// When the turn would come after ctx's deadline, Wait says so at once with a
-// [*LateError]. Calls of an Express owner, known by [WithOwner], do not wait.
+// The AttemptTimeout of a retry around it stands still meanwhile. When the turn
+// would come after ctx's deadline, Wait says so at once with a [*LateError].
+// Calls of an Express owner, known by [WithOwner], do not wait.
 func (p *Pacer) Wait(ctx context.Context, tokens int64) (Slot, error) {
 	if ctx.Err() != nil {
 		return Slot{}, call.Stopped(ctx, "budget: not waiting for a turn")
@@ -133,6 +134,10 @@ func (p *Pacer) Wait(ctx context.Context, tokens int64) (Slot, error) {
 	}
 	q := p.queue.push(w)
 	p.mu.Unlock()
+	if b := call.From(ctx); b != nil {
+		b.Attempt.Hold() // a retry's limit is for calls, and this one waits
+		defer b.Attempt.Go()
+	}
 	return p.queued(ctx, q)
 }
 

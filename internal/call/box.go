@@ -140,9 +140,16 @@ func (b *Box) Inside(guard any) bool {
 	return false
 }
 
-// Begin makes the Box attempt number n (1 is the item's first) of a call.
-func (b *Box) Begin(n int) {
-	b.attempt = Attempt{N: n}
+// Begin makes the Box attempt number n (1 is the item's first) of a call. The
+// time limit of the enclosing attempt holds for it.
+func (b *Box) Begin(n int) { b.begin(n, false) }
+
+func (b *Box) begin(n int, wire bool) {
+	var t Timer
+	if b.Attempt != nil {
+		t = b.Attempt.Timer
+	}
+	b.attempt = Attempt{N: n, Timer: t, wire: wire}
 	b.Attempt = &b.attempt
 }
 
@@ -168,6 +175,5 @@ func (b *Box) BeginWire(n int) {
 			n = b.Attempt.N
 		}
 	}
-	b.attempt = Attempt{N: n, wire: true}
-	b.Attempt = &b.attempt
+	b.begin(n, true)
 }

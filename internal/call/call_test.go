@@ -98,6 +98,40 @@ func TestWireSharesOneAttempt(t *testing.T) {
 	}
 }
 
+// stopwatch counts what an attempt's guards tell its time limit.
+type stopwatch struct{ holds, gos int }
+
+func (s *stopwatch) Hold() { s.holds++ }
+func (s *stopwatch) Go()   { s.gos++ }
+
+// The time limit of an attempt is found from every attempt within it.
+func TestAttemptTimer(t *testing.T) {
+	t.Parallel()
+	var s stopwatch
+	lazy := &call.Lazy{Context: t.Context(), Timer: &s}
+	fn := call.With(lazy)
+	fn.NewItem("other", nil)
+	req, err := http.NewRequestWithContext(fn, http.MethodPost, "http://upstream.test/", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, wire := call.Wire(req)
+	again := call.With(wire)
+	again.Begin(2)
+	for _, b := range []*call.Box{lazy.Box(), fn, wire, again} {
+		b.Attempt.Hold()
+		b.Attempt.Go()
+	}
+	if s != (stopwatch{4, 4}) {
+		t.Errorf("told %+v, want 4 of each", s)
+	}
+	var none *call.Attempt
+	for _, a := range []*call.Attempt{none, {N: 1}} {
+		a.Hold()
+		a.Go()
+	}
+}
+
 func TestAttemptView(t *testing.T) {
 	t.Parallel()
 	var a call.Attempt

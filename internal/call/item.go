@@ -66,15 +66,39 @@ func (it *Item) Failure() error {
 	return it.failure
 }
 
+// Timer is the time limit of an attempt.
+type Timer interface {
+	Hold()
+	Go()
+}
+
 // Attempt is one attempt of a call. The transports that it passes through
 // share what they see of the answer in it.
 type Attempt struct {
-	N    int // 1 is the item's first
-	wire bool
+	N     int   // 1 is the item's first
+	Timer Timer // nil when there is none; an attempt within this one has it too
+	wire  bool
 
 	mu   sync.Mutex
 	view any  // the only one
 	more bool // there was another
+}
+
+// Hold stops the attempt's time limit while a guard keeps the call waiting:
+// the limit is for calls that are under way. Every Hold is followed by a Go.
+// Both are for any goroutine, also after the attempt's end, and for a nil
+// Attempt.
+func (a *Attempt) Hold() {
+	if a != nil && a.Timer != nil {
+		a.Timer.Hold()
+	}
+}
+
+// Go lets the time limit run on, with what was left of it.
+func (a *Attempt) Go() {
+	if a != nil && a.Timer != nil {
+		a.Timer.Go()
+	}
 }
 
 // AddView keeps a view of this attempt's answer.

@@ -10,8 +10,9 @@ import (
 // and transports do not.
 type Lazy struct {
 	context.Context
-	Wire bool // the attempt belongs to one round trip
-	box  atomic.Pointer[Box]
+	Wire  bool  // the attempt belongs to one round trip
+	Timer Timer // its time limit; nil = none
+	box   atomic.Pointer[Box]
 }
 
 // Value returns the Box for this package's key.
@@ -29,8 +30,8 @@ func (l *Lazy) Box() *Box {
 	}
 	b := &Box{Context: l.Context, Retried: true}
 	b.Item = &b.item
-	b.Begin(1)
-	b.attempt.wire = l.Wire
+	b.begin(1, l.Wire)
+	b.attempt.Timer = l.Timer
 	if !l.box.CompareAndSwap(nil, b) {
 		return l.box.Load()
 	}
