@@ -22,8 +22,6 @@ const (
 	errorTime = 2 * time.Second
 )
 
-var errSlow = &timeoutError{"no end of the error's body", errorTime}
-
 // answer is one attempt: its context and time limit, then the response while
 // it is judged, then the response's body.
 type answer struct {
@@ -36,6 +34,8 @@ type answer struct {
 	body  io.ReadCloser // the response's, as it came from the base
 	data  []byte        // what was held of it
 	whole bool          // data is all of it, and body is closed
+	late  <-chan chunk  // a read that was begun for judging and took too long for that
+	rest  chunk         // of it, as far as it was not handed on
 	first int           // where a stream's first event ends in data; 0 = it was not looked for, or there is none
 	err   error         // what ended the body too early
 
@@ -44,37 +44,46 @@ type answer struct {
 	lazy call.Lazy
 }
 
-// hold reads the body, limit bytes at most, for failures within errorTime.
-func (a *answer) hold(limit int, failed bool) {
-	if failed {
-		a.set(errSlow)
-	}
-	if n := a.resp.ContentLength; n > 0 && !a.none {
-		a.data = make([]byte, 0, min(n, int64(limit), trusted)+1)
-	}
+// hold reads the body of a good answer, limit bytes at most. One whose type
+// nobody has told is held where it begins like JSON.
+func (a *answer) hold(limit int) {
+	a.room(limit)
+	typed := contentType(a.resp.Header) != ""
 	for len(a.data) <= limit {
 		if len(a.data) == cap(a.data) {
 			a.data = append(a.data, 0)[:len(a.data)]
 		}
-		if !failed && a.idle != nil {
-			a.set(a.idle) // from read to read: nobody is slow in between
-		}
-		n, err := a.body.Read(a.data[len(a.data):cap(a.data)])
+		n, err := a.read(a.data[len(a.data):cap(a.data)])
 		a.data = a.data[:len(a.data)+n]
-		if err == io.EOF {
-			a.whole = true
-			break
-		}
 		if err != nil {
-			a.err = a.reason(err)
-			break
+			a.ends(err)
+			return
+		}
+		if begin := bytes.TrimLeft(a.data, " \t\r\n\ufeff"); !typed && len(begin) > 0 {
+			if begin[0] != '{' && begin[0] != '[' {
+				return
+			}
+			typed = true
 		}
 	}
-	a.lift()
-	if a.whole {
-		_ = a.body.Close()
-		a.release()
+}
+
+// room makes the memory that a body will need, as far as it is to be trusted.
+func (a *answer) room(limit int) {
+	if n := a.resp.ContentLength; n > 0 && !a.none {
+		a.data = make([]byte, 0, min(n, int64(limit), trusted)+1)
 	}
+}
+
+// ends takes what ended the body.
+func (a *answer) ends(err error) {
+	if err != io.EOF {
+		a.err = err
+		return
+	}
+	a.whole = true
+	_ = a.body.Close()
+	a.release()
 }
 
 // read reads from the body and bounds the silence before its bytes. A slow
@@ -103,13 +112,17 @@ func (a *answer) discard() {
 	if a == nil || a.whole {
 		return
 	}
-	if a.data == nil && a.err == nil {
-		a.hold(otherLimit, true)
+	if a.data == nil && a.err == nil && a.late == nil {
+		a.holdFailed(otherLimit)
 	}
-	if !a.whole {
-		_ = a.body.Close()
-		a.release()
+	if a.whole {
+		return
 	}
+	if a.late != nil {
+		a.release() // so that Close waits for no read
+	}
+	_ = a.body.Close()
+	a.release()
 }
 
 // bodiless reports whether an answer has no body by its nature, so that an
@@ -174,7 +187,11 @@ func (f *flow) Read(p []byte) (int, error) {
 		return 0, f.err
 	}
 	n, err := 0, a.err
-	if err == nil {
+	switch {
+	case err != nil:
+	case a.late != nil:
+		n, err = a.await(p)
+	default:
 		n, err = a.read(p)
 	}
 	if err == nil {
@@ -200,12 +217,12 @@ func contentType(h http.Header) string {
 	return ""
 }
 
-// jsonLike reports whether a body of this Content-Type can be JSON: also where
-// no type was said, or plain text.
+// jsonLike reports whether a body of this Content-Type is JSON, or can be since
+// no type was said.
 func jsonLike(h http.Header) bool {
 	ct, _, _ := strings.Cut(contentType(h), ";")
 	ct = strings.ToLower(strings.TrimSpace(ct))
-	return ct == "" || ct == "text/plain" || strings.HasSuffix(ct, "json")
+	return ct == "" || strings.HasSuffix(ct, "json")
 }
 
 // record puts what an Error keeps of the answer into f.

@@ -25,7 +25,10 @@ type Config struct {
 	// Name stands in logs and stats; "" = "retry".
 	Name string
 
-	// Attempts is the number of calls in all; 0 = 4, 1 = no retry.
+	// Attempts is the number of calls in all; 0 = 4, 1 = no retry. A failure
+	// that a guard's refusal follows within Hold is not charged, since it was
+	// the outage's: such an item may make more calls in a long outage.
+	// WithLimit is the cap that always holds.
 	Attempts int
 
 	// The wait before call n+1 is drawn from [0, min(Max, Base*2^(n-1))].
@@ -43,7 +46,8 @@ type Config struct {
 	MaxElapsed time.Duration
 
 	// AttemptTimeout bounds one attempt, up to the response's headers; it
-	// never cuts a body. 0 = 10m, since a shorter one cuts long answers that
+	// never cuts a body, and stands still while a pacer keeps the call
+	// waiting. 0 = 10m, since a shorter one cuts long answers that
 	// are not streamed, which are then paid again; <0 = none. A function's
 	// headers cannot be seen: in the function form a value that is set bounds
 	// the whole attempt, and 0 means none.
@@ -54,8 +58,9 @@ type Config struct {
 	IdleTimeout time.Duration
 
 	// Hold is how long in all an item may wait for refusals, such as an open
-	// breaker; 0 = a refusal ends the item unsent. It is not meant for a
-	// budget's window, which may be a day away.
+	// breaker; 0 = a refusal ends the item unsent. The failure before the
+	// refusal is then not charged to Attempts. It is not meant for a budget's
+	// window, which may be a day away.
 	Hold time.Duration
 
 	// Quota bounds the retries per call over all callers that share it; nil =
@@ -70,8 +75,8 @@ type Config struct {
 	Classify func(*http.Request, *http.Response, error) Decision
 
 	// Validate decides whether a 2xx answer can be used. body is the whole of
-	// it: streams, bodies above 4 MiB and bodies that are neither JSON nor
-	// plain text are not asked about. Its error is retried once, or as the
+	// it: streams, bodies above 4 MiB and bodies that are not JSON are not
+	// asked about. Its error is retried once, or as the
 	// error's own Retryable method, [Stop] or [After] says. An error object
 	// under 2xx has been dealt with before. nil = the known shapes: an answer
 	// that is empty, a placeholder, truncated or a refusal is a failure.
@@ -92,7 +97,9 @@ type Config struct {
 
 	// OnAttempt is called after every attempt, OnWait at the begin of every
 	// wait, when the timer exists already, so that a test may advance its
-	// clock from there. They run on the caller's goroutine with no lock held.
+	// clock from there. They run on the caller's goroutine with no lock held;
+	// their panics are recovered, logged and counted in Stats.HookPanics. A
+	// panic of Classify, Validate or Rand goes on to the caller.
 	OnAttempt func(Attempt)
 	OnWait    func(Wait)
 }
@@ -110,7 +117,7 @@ const (
 	ExhaustedError
 	// ExhaustedResponse returns a response for every failure but the caller's
 	// own cancel and deadline: the provider's if its status is 400 or above,
-	// else a synthetic 503. It carries "X-Should-Retry: false", and its Body
+	// else a synthetic 503, see "SDKs retry too". It carries "X-Should-Retry: false", and its Body
 	// has a method Err() error that returns the *Error.
 	ExhaustedResponse
 )

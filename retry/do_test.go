@@ -265,14 +265,3 @@ func TestPanicAndGoexitLeaveNothingBehind(t *testing.T) {
 	s := r.Stats()
 	equal(t, "items, failed, working", []int64{int64(s.Items), int64(s.Failed), s.Working}, []int64{2, 2, 0})
 }
-
-func TestAHookThatPanicsLosesNothing(t *testing.T) {
-	t.Parallel()
-	r := mustNew(t, retry.Config{OnAttempt: func(retry.Attempt) { panic("hook") }})
-	func() {
-		defer func() { equal(t, "panic", recover(), any("hook")) }()
-		_ = r.Do(t.Context(), func(context.Context) error { return errUpstream })
-	}()
-	s := r.Stats()
-	equal(t, "items, calls, failed, working", []int64{int64(s.Items), int64(s.Calls), int64(s.Failed), s.Working}, []int64{1, 1, 1, 0})
-}

@@ -12,7 +12,10 @@
 //
 // At most Attempts calls for an item, however many layers of this module retry:
 // only the outermost does, and a retry inside it does nothing at all, so it
-// judges no bodies and sets no time limits either. Waits are drawn from [0, min(Max, Base*2^(n-1))].
+// judges no bodies and sets no time limits either. With Hold an item may make
+// more calls in an outage, since a failure that a refusal follows is not
+// charged; the limit of [WithLimit] always holds. Waits are drawn from
+// [0, min(Max, Base*2^(n-1))].
 // What a server asks to wait is a floor with that jitter on top of it, never
 // less; a hint of 0 or in the past leaves the plain backoff. Where the hint
 // goes beyond MaxHint, MaxElapsed or the caller's deadline, the item ends now,
@@ -58,13 +61,14 @@
 // The caller's request is not modified. Its body is taken from GetBody, also
 // for the first attempt, else copied up to 4 MiB; a larger one is sent once,
 // and a failure worth a retry then has [ErrReplay] as its Cause. A rejected
-// answer is drained (64 KiB, JSON 4 MiB, 2 s) and closed before the wait.
-// AttemptTimeout ends with the response's headers, IdleTimeout bounds each
-// read; the base must end its reads when the request's context ends, as
+// answer is drained (64 KiB, JSON 4 MiB, 2 s) and closed before the wait. A final
+// one that is slower is judged by what has come in this time, and the rest of it
+// is handed on. AttemptTimeout ends with the response's headers and stands still
+// in a pacer's queue, IdleTimeout bounds each read; the base must end its reads when the request's context ends, as
 // net/http does. Redirects, cookies and the pool are left to the client.
 //
-// A 2xx answer that is JSON or plain text is held, up to 4 MiB, and judged
-// before it is returned. A stream of events that answers a POST is returned with
+// A 2xx answer that is JSON is held, up to 4 MiB, and judged before it is
+// returned; plain text passes as it comes. A stream of events that answers a POST is returned with
 // its first event, and where that is an error the item goes on as with any error
 // under 2xx, since nothing was handed on. From there on it passes as it comes:
 // its verdict arrives with its end, and a stream that failed ends with an *Error
@@ -92,7 +96,11 @@
 //
 // Where that is forgotten: requests that carry X-Stainless-Retry-Count get a
 // response for every failure, stamped X-Should-Retry: false, which those SDKs
-// obey (see [ExhaustedAuto]); *Error answers RetryableError() false, which the
+// obey (see [ExhaustedAuto]). Where the failure came with no answer of 400 or
+// above that is a 503 with {"error":{"message","type","code"}}: its type is
+// nightfuse_refused_by_breaker, nightfuse_refused_by_budget or
+// nightfuse_refused_by_pacer for a refusal, else nightfuse_failed, and its code
+// is the provider's or the same as the type. *Error answers RetryableError() false, which the
 // AWS SDK asks; a repetition by an SDK is counted in Stats.Foreign and logged
 // once. [WithLimit] bounds the calls under a context whoever repeats them.
 //

@@ -2,6 +2,7 @@ package retry
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"net/http"
 	"time"
@@ -33,7 +34,7 @@ type Attempt struct {
 type Wait struct {
 	ID    string
 	Calls int           // calls sent so far
-	Delay time.Duration // how long; for a refusal the longest it can be
+	Delay time.Duration // how long; for a refusal until it says to ask again, or all that is left of Hold
 	Hint  time.Duration // the part of Delay that a server asked for
 	By    string        // "backoff", "hint", or the guard whose refusal is waited for
 	Err   error         // what it waits after
@@ -53,7 +54,25 @@ func (l *loop) tell(f failure, p pause, cause error, now time.Time) {
 			slog.String("refused_by", a.RefusedBy), slog.String("err", redact.Err(f.err, textSize)))
 	}
 	if l.r.cfg.OnAttempt != nil {
-		l.r.cfg.OnAttempt(a)
+		l.onAttempt(a)
+	}
+}
+
+// onAttempt calls OnAttempt. What was paid for is not lost by its panic.
+func (l *loop) onAttempt(a Attempt) {
+	defer l.r.hookPanicked(l.ctx, "OnAttempt")
+	l.r.cfg.OnAttempt(a)
+}
+
+// hookPanicked is deferred around a hook: it recovers, counts and logs.
+func (r *Retrier) hookPanicked(ctx context.Context, hook string) {
+	v := recover()
+	if v == nil {
+		return
+	}
+	r.stats.hookPanics.Add(1)
+	if r.cfg.Logger != nil {
+		r.log(ctx, slog.LevelError, "retry: "+hook+" panicked", slog.String("panic", redact.Err(fmt.Errorf("%v", v), textSize)))
 	}
 }
 
@@ -80,5 +99,6 @@ func (l *loop) onWait(p pause) {
 	case p.why == forHint:
 		w.By, w.Hint = "hint", l.last.hint
 	}
+	defer l.r.hookPanicked(l.ctx, "OnWait")
 	l.r.cfg.OnWait(w)
 }

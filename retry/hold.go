@@ -42,14 +42,28 @@ func (l *loop) hold(f failure, now time.Time) (p pause, end error) {
 // await waits for the end of a refusal, no longer than what is left of Hold.
 func (l *loop) await(p pause) error {
 	r, refusal := l.r, l.last.refusal
-	from := r.clock.Now()
-	if r.cfg.OnWait != nil {
-		l.onWait(p)
-	}
 	ctx, release := r.within(l.ctx, p.wait)
+	defer release()
+	from := r.clock.Now()
+	at, told := call.RetryAt(refusal)
+	if told && !at.After(from) {
+		// It says "now" and has just refused: our own backoff, no hot loop.
+		at = from.Add(l.breath())
+	}
+	if r.cfg.OnWait != nil {
+		known := p
+		if told {
+			known.wait = min(p.wait, at.Sub(from))
+		}
+		l.onWait(known)
+	}
 	waited, err := call.Await(ctx, refusal)
-	if !waited {
-		err = l.until(ctx, refusal, from, p.wait)
+	switch {
+	case waited:
+	case told && at.Sub(from) <= p.wait:
+		err = l.until(ctx, at)
+	default:
+		err = errHold
 	}
 	took := r.clock.Now().Sub(from)
 	if l.quick++; took > 0 {
@@ -58,12 +72,11 @@ func (l *loop) await(p pause) error {
 	if l.quick > 1 && err == nil {
 		// It says "now" and refuses, again and again: no hot loop.
 		select {
-		case <-r.clock.After(max(jitter(ceiling(r.cfg.Base, r.cfg.Max, 1), r.random()), time.Millisecond)):
+		case <-r.clock.After(l.breath()):
 		case <-ctx.Done():
 		}
 		took = r.clock.Now().Sub(from)
 	}
-	release()
 	l.held += max(took, 1)
 	if l.ctx.Err() != nil {
 		return l.end(contextError(l.ctx))
@@ -74,25 +87,23 @@ func (l *loop) await(p pause) error {
 	return nil
 }
 
-// until waits for a refusal that offers no waiting of its own but a time.
-func (l *loop) until(ctx context.Context, refusal error, now time.Time, left time.Duration) error {
-	at, ok := call.RetryAt(refusal)
-	if !ok {
-		return errHold
-	}
-	d := at.Sub(now)
-	if d > left {
-		return errHold
-	}
+// breath is a first backoff that is never nothing.
+func (l *loop) breath() time.Duration {
+	return max(jitter(ceiling(l.r.cfg.Base, l.r.cfg.Max, 1), l.r.random()), time.Millisecond)
+}
+
+// until waits until at, for a refusal that offers no waiting of its own but a
+// time. OnWait may have advanced the clock.
+func (l *loop) until(ctx context.Context, at time.Time) error {
+	d := at.Sub(l.r.clock.Now())
 	if d <= 0 {
-		// It says "now" and has just refused: our own backoff, no hot loop.
-		d = max(jitter(ceiling(l.r.cfg.Base, l.r.cfg.Max, 1), l.r.random()), time.Millisecond)
+		return nil
 	}
 	select {
 	case <-l.r.clock.After(d):
 		return nil
 	case <-ctx.Done():
-		return ctx.Err()
+		return context.Cause(ctx)
 	}
 }
 

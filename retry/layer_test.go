@@ -3,6 +3,7 @@ package retry_test
 import (
 	"context"
 	"errors"
+	"strings"
 	"testing"
 
 	"github.com/nightfuse/nightfuse/retry"
@@ -45,16 +46,53 @@ func TestAGuardThatDoesNotCallIsNoSuccess(t *testing.T) {
 	if err == nil || v != "" {
 		t.Errorf("Do = %q, %v", v, err)
 	}
-	if err := r.Do(t.Context(), func(context.Context) error { return nil }, nil); err == nil {
-		t.Error("a nil guard is taken for one that said yes")
-	}
-	if _, err := retry.Do(t.Context(), nil, func(context.Context) (string, error) { return "x", nil }); err == nil {
-		t.Error("a nil Retrier is taken for one that said yes")
-	}
+}
+
+// ptrGuard is a guard that needs what it points to.
+type ptrGuard struct{ fn guard }
+
+func (g *ptrGuard) Do(ctx context.Context, fn func(context.Context) error) error {
+	return g.fn(ctx, fn)
+}
+
+// What is missing is told by its own name, before anything is called.
+func TestNilParts(t *testing.T) {
+	t.Parallel()
+	r := mustNew(t, noWait(retry.Config{}))
 	var none *retry.Retrier
-	if err := none.Do(t.Context(), func(context.Context) error { return nil }); err == nil {
-		t.Error("a nil Retrier is taken for one that said yes")
+	said := guard(func(ctx context.Context, fn func(context.Context) error) error { return fn(ctx) })
+	called := 0
+	plain := func(context.Context) error { called++; return nil }
+	value := func(context.Context) (string, error) { called++; return "x", nil }
+	for text, do := range map[string]func() error{
+		"retry: Do with a nil Retrier": func() error { return none.Do(t.Context(), plain) },
+		"retry: Do with a nil Retrier ": func() error {
+			v, err := retry.Do(t.Context(), none, value)
+			equal(t, "value", v, "")
+			return err
+		},
+		"retry: guard 1 is nil": func() error { return r.Do(t.Context(), plain, nil) },
+		"retry: guard 2 is nil": func() error {
+			v, err := retry.Do(t.Context(), r, value, said, (*ptrGuard)(nil))
+			equal(t, "value", v, "")
+			return err
+		},
+		"retry: guard 3 is nil": func() error { return r.Do(t.Context(), plain, said, said, guard(nil)) },
+		"retry: guard 2 is nil ": func() error {
+			return r.Do(t.Context(), func(ctx context.Context) error { return r.Do(ctx, plain, said, nil) })
+		},
+	} {
+		err := do()
+		if text = strings.TrimSpace(text); err == nil || !strings.Contains(err.Error(), text) {
+			t.Errorf("%v, want %q", err, text)
+			continue
+		}
+		if e := asError(t, err); e.Calls != 0 || !e.NotSent() {
+			t.Errorf("%v: %d calls", err, e.Calls)
+		}
 	}
+	equal(t, "called", called, 0)
+	equal(t, "calls", r.Stats().Calls, 0)
 }
 
 // T61, R08: only the outermost retries.

@@ -2,8 +2,11 @@ package retry
 
 import (
 	"context"
+	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/nightfuse/nightfuse/internal/call"
 )
 
 // limiter is a cancellable context with one time limit at a time, first the
@@ -17,14 +20,66 @@ type limiter struct {
 	armed  atomic.Bool // a limit was set and not lifted
 	limit  atomic.Pointer[timeoutError]
 	fired  atomic.Pointer[timeoutError]
+
+	// The attempt's limit stands still while guards keep the call waiting.
+	mu    sync.Mutex
+	holds int
+	until time.Time     // when it runs out; zero when it is over or there is none
+	left  time.Duration // of it, while holds > 0
 }
+
+var _ call.Timer = (*limiter)(nil)
 
 // start makes the limiter's context below ctx.
 func (l *limiter) start(ctx context.Context) {
 	l.ctx, l.cancel = context.WithCancelCause(ctx)
 }
 
-// set arms the limit. Until it is lifted no other may be set.
+// begin arms the attempt's limit, the first one.
+func (l *limiter) begin(e *timeoutError) {
+	l.until = wall{}.Now().Add(e.d)
+	l.set(e)
+}
+
+// arrive lifts the attempt's limit. It is false when the limit was first.
+func (l *limiter) arrive() bool {
+	l.mu.Lock()
+	still := l.holds > 0 && !l.until.IsZero()
+	l.until = time.Time{}
+	l.mu.Unlock()
+	if still {
+		l.armed.Store(false)
+		return true
+	}
+	return l.lift()
+}
+
+// Hold stops the attempt's limit for a guard that keeps the call waiting.
+func (l *limiter) Hold() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.holds++; l.holds > 1 || l.until.IsZero() {
+		return
+	}
+	if !l.timer.Stop() {
+		l.until = time.Time{} // it has just run out
+		return
+	}
+	l.left = l.until.Sub(wall{}.Now())
+}
+
+// Go lets it run on.
+func (l *limiter) Go() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.holds--; l.holds > 0 || l.until.IsZero() {
+		return
+	}
+	l.until = wall{}.Now().Add(l.left)
+	l.timer.Reset(l.left)
+}
+
+// set arms a limit. Until it is lifted no other may be set.
 func (l *limiter) set(e *timeoutError) {
 	l.limit.Store(e)
 	if l.timer == nil {
@@ -47,15 +102,22 @@ func (l *limiter) expire(e *timeoutError) {
 
 // release ends limit and context.
 func (l *limiter) release() {
-	l.lift()
+	l.arrive()
 	l.cancel(nil)
 }
 
+// over reports whether the limit ended the context. The caller's own cancel or
+// deadline, where it came first, is another matter.
+func (l *limiter) over() bool {
+	e := l.fired.Load()
+	return e != nil && context.Cause(l.ctx) == error(e)
+}
+
 // reason returns the limit's own error in place of err, what the call made of
-// it. The caller's own cancel or deadline, where it came first, is left.
+// it. A call that was not sent has met no limit for calls.
 func (l *limiter) reason(err error) error {
-	if e := l.fired.Load(); e != nil && context.Cause(l.ctx) == error(e) {
-		return e
+	if l.over() && !unsent(err) {
+		return l.fired.Load()
 	}
 	return err
 }

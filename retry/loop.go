@@ -88,19 +88,21 @@ func (l *loop) attempt() (context.Context, error) {
 		return nil, err
 	}
 	ctx := l.ctx
+	var timer call.Timer
 	if d := l.r.callTimeout; d > 0 {
 		l.limer = new(limiter)
 		l.limer.start(ctx)
-		l.limer.set(&timeoutError{"no answer", d})
-		ctx = l.limer.ctx
+		l.limer.begin(&timeoutError{"no answer", d})
+		ctx, timer = l.limer.ctx, l.limer
 	}
 	if l.begins() {
-		l.lazy = &call.Lazy{Context: ctx}
+		l.lazy = &call.Lazy{Context: ctx, Timer: timer}
 		l.away = true
 		return l.lazy, nil
 	}
 	b := l.open(ctx)
 	b.Begin(b.Item.Calls() + 1)
+	b.Attempt.Timer = timer
 	if l.up != nil || l.failing || l.held > 0 {
 		b.Item.Pass() // a new one has met no refusal
 	}
@@ -169,7 +171,7 @@ func (l *loop) succeed() {
 	l.stop()
 	l.sent()
 	if l.r.cfg.OnAttempt != nil {
-		l.r.cfg.OnAttempt(Attempt{ID: l.id, N: l.calls, Start: l.began, Took: l.r.clock.Now().Sub(l.began), Request: l.req})
+		l.onAttempt(Attempt{ID: l.id, N: l.calls, Start: l.began, Took: l.r.clock.Now().Sub(l.began), Request: l.req})
 	}
 	l.done(1)
 }
@@ -189,20 +191,36 @@ func (l *loop) done(calls uint64) {
 // fail takes the error of a function's attempt, waits, and returns nil for
 // another attempt or the item's end.
 func (l *loop) fail(err error) error {
-	l.unfold()
 	now := l.r.clock.Now()
-	if l.limer != nil {
-		err = l.limer.reason(err)
-		l.stop()
-	}
-	f := judgeError(l.ctx, l.box.Item, err, now)
-	f, _ = l.r.classify(nil, nil, err, f)
-	n, e := l.next(f, now)
+	n, e := l.next(l.met(err, now), now)
 	if e != nil {
 		return l.finish(e)
 	}
 	return l.pause(n)
 }
+
+// met says what the error of the attempt in hand means, and ends its time
+// limit.
+func (l *loop) met(err error, now time.Time) failure {
+	l.unfold()
+	over := l.limer != nil && l.limer.over()
+	if over {
+		err = l.limer.reason(err)
+	}
+	l.stop()
+	f := judgeError(l.ctx, l.box.Item, err, now)
+	if over && f.kind == ended && l.ctx.Err() == nil {
+		f.kind = again // it was our context that ended
+	}
+	if f.unsent {
+		l.away = false // whatever Classify does
+	}
+	f, _ = l.r.classify(l.req, nil, err, f)
+	return f
+}
+
+// unsent reports whether err says that the attempt never left the process.
+func unsent(err error) bool { return call.NotSent(err) || call.RefusedBy(err) != "" }
 
 // pause is what comes between two attempts.
 type pause struct {

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"reflect"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -60,9 +61,31 @@ func (r *Retrier) random() float64 {
 	return r.draw()
 }
 
-// errNil is for a Retrier or a guard that is nil.
-func errNil(what string) error {
-	return fmt.Errorf("%w: retry.Do with a nil %s", chain.ErrNilPart, what)
+// nilError is for a Retrier or a guard that is nil.
+type nilError struct{ text string }
+
+func (e *nilError) Error() string        { return e.text }
+func (e *nilError) Is(target error) bool { return target == chain.ErrNilPart }
+
+// NotSent is true: nothing is called where a part is missing.
+func (e *nilError) NotSent() bool { return true }
+
+// noRetrier is the Error of an item that has no Retrier.
+func noRetrier() *Error { return &Error{Cause: &nilError{"retry: Do with a nil Retrier"}} }
+
+// missing returns an error for the first guard that is nil, also one that is a
+// nil pointer.
+func missing(guards []Guard) error {
+	for i, g := range guards {
+		if g != nil {
+			v := reflect.ValueOf(g)
+			if k := v.Kind(); k != reflect.Pointer && k != reflect.Func || !v.IsNil() {
+				continue
+			}
+		}
+		return Stop(&nilError{fmt.Sprintf("retry: guard %d is nil", i+1)})
+	}
+	return nil
 }
 
 // Do calls fn until it succeeds, and returns its value, or a zero value and a
@@ -72,12 +95,12 @@ func errNil(what string) error {
 //
 // An unknown error is retried. [Stop], [After], an error's own methods
 // Retryable and RetryAt, its HTTP status and Config.Classify say otherwise. A
-// refusal by a guard costs no attempt. Inside another Do, or around a client
+// refusal by a guard costs no attempt; a nil guard ends the item uncalled. Inside another Do, or around a client
 // that has a [Transport], only the outermost retries.
 func Do[T any](ctx context.Context, r *Retrier, fn func(context.Context) (T, error), guards ...Guard) (T, error) {
 	var none T
 	if r == nil {
-		return none, errNil("Retrier")
+		return none, noRetrier()
 	}
 	up := call.From(ctx)
 	if up != nil && up.Retried {
@@ -119,7 +142,7 @@ func Do[T any](ctx context.Context, r *Retrier, fn func(context.Context) (T, err
 // Do is the function [Do] for a function without a value.
 func (r *Retrier) Do(ctx context.Context, fn func(context.Context) error, guards ...Guard) error {
 	if r == nil {
-		return errNil("Retrier")
+		return noRetrier()
 	}
 	up := call.From(ctx)
 	if up != nil && up.Retried {
@@ -176,6 +199,9 @@ func guardedErr(ctx context.Context, fn func(context.Context) error, guards []Gu
 	if len(guards) == 0 {
 		return fn(ctx)
 	}
+	if err := missing(guards); err != nil {
+		return err
+	}
 	called := false
 	next := func(ctx context.Context) error {
 		called = true
@@ -183,9 +209,6 @@ func guardedErr(ctx context.Context, fn func(context.Context) error, guards []Gu
 	}
 	for i := len(guards) - 1; i >= 0; i-- {
 		g, inner := guards[i], next
-		if g == nil {
-			return Stop(errNil("Guard"))
-		}
 		next = func(ctx context.Context) error { return g.Do(ctx, inner) }
 	}
 	err := next(ctx)

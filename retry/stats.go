@@ -27,6 +27,8 @@ type Stats struct {
 	Holds     uint64 // waits for a guard's refusal
 	Foreign   uint64 // calls that a retry of somebody else above repeats
 
+	HookPanics uint64 // panics in OnAttempt and OnWait
+
 	Working int64   // items that are neither ended nor waiting
 	Waiting Waiting // items that wait
 
@@ -74,6 +76,7 @@ func (s Stats) Sub(older Stats) Stats {
 	s.QuotaEnds -= older.QuotaEnds
 	s.Holds -= older.Holds
 	s.Foreign -= older.Foreign
+	s.HookPanics -= older.HookPanics
 	return s
 }
 
@@ -97,6 +100,7 @@ func (s Stats) All() iter.Seq2[string, float64] {
 			{"quota_ends", float64(s.QuotaEnds)},
 			{"holds", float64(s.Holds)},
 			{"foreign_retries", float64(s.Foreign)},
+			{"hook_panics", float64(s.HookPanics)},
 			{"working", float64(s.Working)},
 			{"waiting_backoff", float64(s.Waiting.Backoff)},
 			{"waiting_hint", float64(s.Waiting.Hint)},
@@ -147,6 +151,7 @@ func (s Stats) MarshalJSON() ([]byte, error) {
 type counters struct {
 	items, done, failed, refused, calls, retries atomic.Uint64
 	hints, hintEnds, quotaEnds, holds, foreign   atomic.Uint64
+	hookPanics                                   atomic.Uint64
 
 	waiting [waits]atomic.Int64
 
@@ -177,7 +182,7 @@ func (c *counters) read(name string, now time.Duration) Stats {
 		},
 		Calls: c.calls.Load(), Retries: c.retries.Load(),
 		Hints: c.hints.Load(), HintEnds: c.hintEnds.Load(), QuotaEnds: c.quotaEnds.Load(),
-		Holds: c.holds.Load(), Foreign: c.foreign.Load(),
+		Holds: c.holds.Load(), Foreign: c.foreign.Load(), HookPanics: c.hookPanics.Load(),
 		Recent: c.window.read(now),
 	}
 	s.Items = c.items.Load()

@@ -149,19 +149,22 @@ func (s *sender) send() (*http.Response, failure) {
 	a.idle = r.idle
 	a.start(l.ctx)
 	l.limer = &a.limiter // released by leave if the base does not come back
+	var timer call.Timer
 	if r.headers != nil {
-		a.set(r.headers)
+		a.begin(r.headers)
+		timer = &a.limiter
 	}
 	var box *call.Box
 	var ctx context.Context
 	if l.begins() {
 		l.lazy = &a.lazy
-		l.lazy.Context, l.lazy.Wire = a.ctx, true
+		l.lazy.Context, l.lazy.Wire, l.lazy.Timer = a.ctx, true, timer
 		l.away = true
 		ctx = l.lazy
 	} else {
 		box = l.open(a.ctx)
 		box.BeginWire(box.Item.Calls() + 1)
+		box.Attempt.Timer = timer
 		ctx = box
 	}
 	out := s.req.WithContext(ctx)
@@ -174,17 +177,12 @@ func (s *sender) send() (*http.Response, failure) {
 	}
 	s.used = true
 	resp, err := s.t.Send(box, out)
-	if err == nil && !a.lift() {
+	if err == nil && !a.arrive() {
 		_ = resp.Body.Close()
 		err = a.ctx.Err()
 	}
 	if err != nil {
-		err = a.reason(err)
-		l.stop()
-		l.unfold()
-		f := judgeError(l.ctx, l.box.Item, err, r.clock.Now())
-		f, _ = r.classify(s.req, nil, err, f)
-		return nil, f
+		return nil, l.met(err, r.clock.Now())
 	}
 	l.limer = nil // the response's from here on
 	resp.Request = s.req
@@ -214,13 +212,13 @@ func (s *sender) judge(a *answer) (*http.Response, failure) {
 		if jsonLike(resp.Header) {
 			size = jsonLimit
 		}
-		a.hold(size, true)
+		a.holdFailed(size)
 		held = true
 	case a.bodiless():
-		a.hold(0, false)
+		a.hold(0)
 		return s.accept(a), failure{}
 	case resp.StatusCode >= 200 && resp.StatusCode <= 299 && !a.view.Streaming() && jsonLike(resp.Header):
-		a.hold(jsonLimit, false)
+		a.hold(jsonLimit)
 		held = true
 	case resp.StatusCode >= 200 && resp.StatusCode <= 299 && s.req.Method == http.MethodPost && isEvents(resp.Header):
 		a.peek()
@@ -310,8 +308,8 @@ func (a *answer) copy() *http.Response {
 // comes with its body.
 func (s *sender) accept(a *answer) *http.Response {
 	l := &s.loop
-	s.cur = nil
 	if a.whole {
+		s.cur = nil
 		l.succeed()
 		a.restore()
 		return a.resp
@@ -320,9 +318,9 @@ func (s *sender) accept(a *answer) *http.Response {
 	l.r.stats.window.call(l.r.tick())
 	if l.r.cfg.OnAttempt != nil {
 		now := l.r.clock.Now()
-		l.r.cfg.OnAttempt(Attempt{ID: l.id, N: l.calls, Start: l.began, Took: now.Sub(l.began), Request: l.req, Status: a.resp.StatusCode})
+		l.onAttempt(Attempt{ID: l.id, N: l.calls, Start: l.began, Took: now.Sub(l.began), Request: l.req, Status: a.resp.StatusCode})
 	}
-	s.kept = true
+	s.cur, s.kept = nil, true // not before: the hook may end the goroutine
 	end := &a.flowing().stream
 	end.l, end.a = l, a
 	a.restore()
