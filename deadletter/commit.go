@@ -208,7 +208,7 @@ func (j *Journal) appendEntry(e *entry, line, payload []byte) (place, error) {
 	had := len(j.buf)
 	if line == nil {
 		var err error
-		if line, err = appendHead(nil, e); err != nil {
+		if line, err = encodeHead(e); err != nil {
 			return place{}, err
 		}
 	}

@@ -126,7 +126,7 @@ func (j *Journal) writeCompact(path string) error {
 		return cmp.Or(cmp.Compare(a.body.seg.num, b.body.seg.num), cmp.Compare(a.body.off, b.body.off))
 	})
 	err = func() error {
-		head, err := appendHead(nil, &entry{V: 1, Op: opBase, At: norm(now), Seq: j.ix.seq})
+		head, err := encodeHead(&entry{V: 1, Op: opBase, At: norm(now), Seq: j.ix.seq})
 		if err != nil {
 			return err
 		}
@@ -165,7 +165,7 @@ func (j *Journal) rewrite(l *letter, now time.Time) ([]byte, error) {
 	}
 	l.overlay(&r, time.Time{})
 	r.State = l.state
-	head, err := appendHead(nil, &entry{V: 1, Op: opPut, At: norm(now), ID: l.id, From: l.from, Rec: &r})
+	head, err := encodeHead(&entry{V: 1, Op: opPut, At: norm(now), ID: l.id, From: l.from, Rec: &r})
 	if err != nil {
 		return nil, err
 	}

@@ -7,8 +7,9 @@
 // Around a client or a function that processes many items unattended: what
 // fails for good goes into a [Queue] over a [Store], usually a [Journal] in a
 // directory beside the run's log. In the morning the letters are looked at by
-// signature, the cause is mended, and [Replay] sends them again through the
-// same chain of guards.
+// signature, with the command cmd/deadletter or in a browser (package inspect),
+// the cause is mended, and [Replay], or the command, sends them again through
+// the same chain of guards.
 //
 //	store, err := deadletter.OpenJournal("state/letters")
 //	letters, err := deadletter.New(deadletter.Config{Name: "nightly", Store: store})
@@ -36,7 +37,7 @@
 //	a body closed early by the caller                      no
 //	Classify says Pass                                     no
 //	a body that could not be read from the caller          no: nothing was sent
-//	under a Replay                                         no: it ends the claim
+//	under a replay or a runner that keeps letters itself   no: it decides
 //
 // So when an upstream is down and its breaker opens, the store holds the few
 // items that failed before it opened, not the thousands that were never sent.

@@ -196,7 +196,7 @@ func (j *Journal) Put(ctx context.Context, r Record) error {
 	payload := appendPayload(nil, r.Payload)
 	r.Payload = nil
 	// Encoding here, not in the commit, keeps 32 writers busy while one syncs.
-	line, err := appendHead(nil, &entry{V: 1, Op: opPut, At: norm(now), ID: r.ID, Rec: &r})
+	line, err := encodeHead(&entry{V: 1, Op: opPut, At: norm(now), ID: r.ID, Rec: &r})
 	if err != nil {
 		return err
 	}

@@ -30,8 +30,8 @@ var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 // errFuture is a line that is whole but of a later version of this format.
 var errFuture = errors.New("deadletter: journal was written by a later version")
 
-// appendHead appends e as a line that still lacks payload and CRC.
-func appendHead(dst []byte, e *entry) ([]byte, error) {
+// encodeHead returns e as a line that still lacks payload and CRC.
+func encodeHead(e *entry) ([]byte, error) {
 	if e.Rec != nil && e.Rec.Payload != nil {
 		r := *e.Rec
 		r.Payload = nil
@@ -41,12 +41,12 @@ func appendHead(dst []byte, e *entry) ([]byte, error) {
 	}
 	head, err := json.Marshal(e)
 	if err != nil {
-		return dst, fmt.Errorf("deadletter: encode: %w", err)
+		return nil, fmt.Errorf("deadletter: encode: %w", err)
 	}
 	if len(head) > maxHead {
-		return dst, fmt.Errorf("%w: record of %d bytes without its payload, limit %d", ErrTooLarge, len(head), maxHead)
+		return nil, fmt.Errorf("%w: record of %d bytes without its payload, limit %d", ErrTooLarge, len(head), maxHead)
 	}
-	return append(dst, head[:len(head)-1]...), nil
+	return head[:len(head)-1], nil
 }
 
 // appendPayload appends the member that holds payload, nothing for none.

@@ -133,8 +133,8 @@ func WithItem(ctx context.Context, id string, labels ...string) context.Context 
 // letter could not be stored it is joined with a *[LostError]. A panic of fn
 // makes a letter too and goes on.
 //
-// Inside another Do or transport of q, and under a [Replay], which keeps the
-// letters itself, it only calls fn.
+// Inside another Do or transport of q, and under a [Replay] or a runner, which
+// keep the letters themselves, it only calls fn.
 func (q *Queue) Do(ctx context.Context, payload []byte, fn func(context.Context) error) error {
 	if b := call.From(ctx); b.Inside(q) || (b != nil && b.Recorded) {
 		return fn(ctx)

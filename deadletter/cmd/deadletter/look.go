@@ -107,7 +107,7 @@ func ls(ctx context.Context, o *options, out, errs io.Writer) (int, error) {
 				}
 			default:
 				rows = append(rows, []string{
-					show.Short(r.ID, 12), show.Short(show.OrDash(r.ItemID), 32), string(r.State), strconv.Itoa(r.Failures), show.Status(r.Status),
+					shortID(r.ID), show.Short(show.OrDash(r.ItemID), 32), string(r.State), strconv.Itoa(r.Failures), show.Status(r.Status),
 					show.Short(show.OrDash(r.Signature), 14), show.When(r.LastFailedAt), show.Short(r.Err, 60),
 				})
 			}
@@ -191,10 +191,18 @@ func groupTable(out io.Writer, list []deadletter.Group) error {
 	for _, g := range list {
 		rows = append(rows, []string{
 			show.OrDash(show.Printable(g.Signature)), strconv.Itoa(g.Count), tokens(g.EstTokens), show.Size(g.Bytes), show.When(g.First), show.When(g.Last),
-			show.Short(g.Sample, 12), show.Short(g.Text, 80),
+			shortID(g.Sample), show.Short(g.Text, 80),
 		})
 	}
 	return table(out, rows)
+}
+
+// shortID is enough of a record id to be given back to the command.
+func shortID(id string) string {
+	if len(id) > 12 {
+		id = id[:12]
+	}
+	return show.Printable(id)
 }
 
 // tokens is an estimate; letters without one count as nothing.

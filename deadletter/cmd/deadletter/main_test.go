@@ -263,7 +263,8 @@ func TestLooking(t *testing.T) {
 	if len(lines) != 4 {
 		t.Fatalf("%d lines:\n%s", len(lines), r.out)
 	}
-	for _, l := range lines { // aligned: every column begins where its head does
+	cli(t, "show", dir, strings.Fields(lines[1])[0]).want(t, 0, "doc-3") // what is shown can be given back
+	for _, l := range lines {                                            // aligned: every column begins where its head does
 		if strings.Index(lines[0], "SIGNATURE") < 1 || l[strings.Index(lines[0], "SIGNATURE")-1] != ' ' {
 			t.Errorf("not aligned:\n%s", r.out)
 		}

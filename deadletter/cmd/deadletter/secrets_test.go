@@ -26,7 +26,7 @@ func TestNoSecretIsShown(t *testing.T) {
 	t.Parallel()
 	mark := func(i int) string { return fmt.Sprintf("MARKER%02dabcdefghij0123456789KLMNOPQRSTU", i) }
 	const fresh = "sk-test-marker-4711" // what the command finds in TEST_KEY
-	var known atomic.Bool // the upstream knows the fresh one
+	var known atomic.Bool               // the upstream knows the fresh one
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		_, _ = io.Copy(io.Discard, req.Body)
 		w.Header().Set("Content-Type", "application/json")
