@@ -202,10 +202,54 @@ func TestNeverSent(t *testing.T) {
 		for status, want := range map[int]neterr.Kind{407: neterr.Bad, 403: neterr.Bad, 502: neterr.Dial, 503: neterr.Dial} {
 			srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { w.WriteHeader(status) }))
 			t.Cleanup(srv.Close)
-			check(t, ctx, post(t, ctx, transport(t, through(srv.URL)), "https://h.invalid"), want)
+			rt := transport(t, through(srv.URL))
+			resp, err := (&http.Client{Transport: rt}).Post("https://h.invalid", "application/json", strings.NewReader("{}"))
+			if err == nil {
+				_ = resp.Body.Close()
+				t.Fatal("no error")
+			}
+			check(t, ctx, err, want)
+			check(t, ctx, fmt.Errorf("ask: %w", err), want)
+			if status != http.StatusProxyAuthRequired {
+				want = neterr.Unknown // without the client's word nobody can tell whose text it is
+			}
+			check(t, ctx, post(t, ctx, rt, "https://h.invalid"), want)
 		}
 		check(t, ctx, post(t, ctx, transport(t, through("http://"+closedPort(t))), "https://h.invalid"), neterr.Dial)
 	})
+}
+
+// A status text may as well be what a client of its own makes of an upstream's
+// answer: that one was sent.
+func TestStatusTexts(t *testing.T) {
+	t.Parallel()
+	ctx := t.Context()
+	for _, status := range []int{400, 401, 403, 404, 408, 425, 429, 500, 502, 503, 504} {
+		text := errors.New(http.StatusText(status))
+		check(t, ctx, text, neterr.Unknown)
+		check(t, ctx, fmt.Errorf("ask: %w", text), neterr.Unknown)
+		check(t, ctx, &url.Error{Op: "Post", URL: "http://h.invalid/", Err: text}, neterr.Unknown)
+		check(t, ctx, &url.Error{Op: "Post", URL: "https://h.invalid/", Err: fmt.Errorf("%w", text)}, neterr.Unknown)
+	}
+	for _, status := range []int{408, 425, 429} {
+		check(t, ctx, &url.Error{Op: "Post", URL: "https://h.invalid/", Err: errors.New(http.StatusText(status))}, neterr.Unknown)
+	}
+}
+
+func TestBare(t *testing.T) {
+	t.Parallel()
+	in := errors.New("the tunnel is gone")
+	parse := &url.Error{Op: "parse", URL: "http://a b/", Err: in}
+	for _, c := range []struct{ err, want error }{
+		{nil, nil},
+		{in, in},
+		{&url.Error{Op: "Post", URL: "http://h/", Err: in}, in},
+		{&url.Error{Op: "Get", URL: "http://h/", Err: parse}, parse},
+	} {
+		if got := neterr.Bare(c.err); got != c.want {
+			t.Errorf("%v: got %v", c.err, got)
+		}
+	}
 }
 
 func through(proxy string) func(*http.Transport) {

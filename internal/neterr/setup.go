@@ -64,6 +64,9 @@ func ofSetup(err error) Kind {
 	if badURL(err) {
 		return Bad
 	}
+	if k := ofProxy(err); k != None {
+		return k
+	}
 	return ofSetupText(leaf(err).Error())
 }
 
@@ -135,14 +138,55 @@ func ofSetupText(text string) Kind {
 			return Bad
 		}
 	}
-	// A proxy that refuses CONNECT is told by its status text alone.
+	return None
+}
+
+// plain is the type that net/http gives a proxy's refusal of CONNECT.
+var plain = reflect.TypeOf(errors.New(""))
+
+// ofProxy recognises a proxy that refuses CONNECT. net/http tells it by the bare
+// status text alone, and so does many a client of its own the answer of an
+// upstream. Below http.Client's *url.Error for https nobody else is known to do
+// so; what remains in doubt may have been sent. Nothing but a proxy answers 407.
+func ofProxy(err error) Kind {
+	in := leaf(err)
+	if reflect.TypeOf(in) != plain {
+		return None
+	}
+	text := in.Error()
+	if text == http.StatusText(http.StatusProxyAuthRequired) {
+		return Bad
+	}
+	var ue *url.Error
+	for errors.As(err, &ue) {
+		err = ue.Err
+	}
+	if ue == nil || ue.Err != in || !strings.HasPrefix(strings.ToLower(ue.URL), "https:") {
+		return None
+	}
 	for status := 400; status < 512; status++ {
-		if text == http.StatusText(status) && text != "" {
-			if status < 500 {
-				return Bad
-			}
+		if text != http.StatusText(status) || text == "" {
+			continue
+		}
+		switch {
+		case status >= 500:
 			return Dial
+		case status != http.StatusRequestTimeout && status != http.StatusTooEarly && status != http.StatusTooManyRequests:
+			return Bad
 		}
 	}
 	return None
+}
+
+// Bare returns err without the method and the URL that http.Client has added, so
+// that a failure is the same one with and without a client in between.
+func Bare(err error) error {
+	for range 8 {
+		ue, ok := err.(*url.Error)
+		if !ok || ue.Op == "parse" || ue.Err == nil {
+			break
+		}
+		err = ue.Err
+	}
+	return err
 }
