@@ -2,6 +2,7 @@ package modelapi
 
 import (
 	"io"
+	"net/http"
 	"strings"
 	"unicode"
 
@@ -51,6 +52,12 @@ func (v *View) judge() Verdict {
 // judgeAnswer judges an answer under a 2xx.
 func (v *View) judgeAnswer(d *Verdict, whole bool) {
 	f := &v.read.facts
+	if v.webPage() {
+		d.InBody, d.Inner, d.Class = true, http.StatusBadGateway, ServerError
+		v.describe(d)
+		d.Code = pageCode
+		return
+	}
 	if f.failed {
 		d.InBody, d.Inner = true, f.err.inner()
 		d.Class = classOfError(d.Inner, &f.err, v.amzn)
@@ -177,7 +184,7 @@ func (v *View) describe(d *Verdict) {
 	e := &v.read.facts.err
 	d.Code = word(e.name(v.amzn))
 	text := e.text
-	if text == "" && v.status >= 400 && !v.unreadable {
+	if text == "" && (v.status >= 400 || v.page) && !v.unreadable {
 		text = plainText(v.head)
 	}
 	d.Text = cut(redact.Text(strings.ToValidUTF8(text, "\ufffd")), textLimit)
@@ -193,7 +200,7 @@ func word(s string) string { return cut(redact.Text(s), wordLimit) }
 // plainText returns what an error page says: the title of HTML, or the first
 // line of plain text. JSON without a message says nothing.
 func plainText(head []byte) string {
-	text := strings.TrimSpace(string(head))
+	text := strings.TrimSpace(strings.TrimPrefix(string(head), "\ufeff"))
 	if text == "" || text[0] == '{' || text[0] == '[' {
 		return ""
 	}

@@ -3,6 +3,7 @@ package modelapi
 import (
 	"bytes"
 	"unicode"
+	"unicode/utf16"
 	"unicode/utf8"
 )
 
@@ -34,6 +35,7 @@ type scanner struct {
 
 	esc   uint8 // 1 after a backslash, 2 to 5 before that many less one hex digits
 	hex   rune
+	high  rune // the first half of a surrogate pair, where one was escaped
 	text  bool // the string in hand has text in it
 	nutf  uint8
 	utf   [utf8.UTFMax]byte
@@ -49,7 +51,7 @@ type scanner struct {
 func (s *scanner) reset() {
 	s.depth, s.skip, s.cur = 0, 0, s.facts.root
 	s.wantKey, s.inString, s.inWord = false, false, false
-	s.esc, s.nutf = 0, 0
+	s.esc, s.nutf, s.high = 0, 0, 0
 }
 
 // open reports whether a document has begun and not ended.
@@ -104,7 +106,7 @@ func isWord(c byte) bool {
 }
 
 func (s *scanner) startString() {
-	s.inString, s.text, s.nutf = true, false, 0
+	s.inString, s.text, s.nutf, s.high = true, false, 0, 0
 	s.nbuf, s.long = 0, s.long[:0]
 	s.isKey = s.wantKey
 	switch {
@@ -219,7 +221,7 @@ func (s *scanner) endRune() {
 	}
 	r, _ := utf8.DecodeRune(s.utf[:s.nutf])
 	s.nutf = 0
-	if !blank(r) {
+	if !Blank(r) {
 		s.found()
 	}
 }
@@ -228,9 +230,21 @@ func (s *scanner) found() {
 	s.text, s.keep, s.nutf = true, keepNone, 0
 }
 
-// blank reports whether r shows nothing.
-func blank(r rune) bool {
-	return unicode.IsSpace(r) || r < ' ' || r == '\u200b' || r == '\u200c' || r == '\u200d' || r == '\u2060' || r == '\ufeff'
+// Blank reports whether r shows nothing by itself: white space, controls,
+// format characters, marks without a letter under them, and the fillers that
+// Unicode counts among letters and symbols.
+func Blank(r rune) bool {
+	switch {
+	case r <= ' ':
+		return true
+	case r < 0x7f:
+		return false
+	}
+	switch r {
+	case '\u115f', '\u1160', '\u3164', '\uffa0', '\u2800':
+		return true
+	}
+	return unicode.In(r, unicode.Z, unicode.Cc, unicode.Cf, unicode.M)
 }
 
 // escaped takes one byte of an escape sequence.
@@ -244,9 +258,7 @@ func (s *scanner) escaped(c byte) {
 		}
 		if s.esc--; s.esc == 1 {
 			s.esc = 0
-			if s.keep == keepText && !blank(s.hex) {
-				s.found()
-			}
+			s.unit()
 		}
 		return
 	}
@@ -256,6 +268,22 @@ func (s *scanner) escaped(c byte) {
 	}
 	s.esc = 0
 	if s.keep == keepText && (c == '"' || c == '\\' || c == '/') {
+		s.found()
+	}
+}
+
+// unit takes a UTF-16 code unit that was escaped. The first half of a pair says
+// nothing yet.
+func (s *scanner) unit() {
+	r := s.hex
+	if high := s.high; utf16.IsSurrogate(r) {
+		if s.high = r; r < 0xdc00 {
+			return
+		}
+		r = utf16.DecodeRune(high, r)
+	}
+	s.high = 0
+	if s.keep == keepText && !Blank(r) {
 		s.found()
 	}
 }

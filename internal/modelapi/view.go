@@ -21,7 +21,8 @@ const (
 	undecided mode = iota // its first byte decides
 	documents             // JSON
 	events                // server-sent events
-	opaque                // neither: it passes
+	markup                // begins with <, and may be a web page
+	opaque                // none of these: it passes
 )
 
 // View is the one bounded, memoised look at a response that all guards of a
@@ -33,6 +34,7 @@ type View struct {
 	streaming  bool
 	unreadable bool // compressed or binary: the body says nothing to us
 	answers    bool // by its headers the body is JSON or events
+	posted     bool // the answer to a POST
 	length     int64
 	wait       time.Duration
 	waits      bool
@@ -47,6 +49,7 @@ type View struct {
 
 	mu    sync.Mutex // all below, never held across a read or a hook
 	mode  mode
+	page  bool     // a web page where an answer should be
 	read  *reading // nil before the first byte and after the end
 	head  []byte   // of a failure or a stream
 	total int64
@@ -159,6 +162,7 @@ func newView(resp *http.Response, now time.Time) *View {
 	h := resp.Header
 	v := &View{resp: resp, header: identity(h), status: resp.StatusCode, length: resp.ContentLength, amzn: first(h, "X-Amzn-Errortype")}
 	v.ends = v.few[:0]
+	v.posted = posted(resp.Request)
 	if s := first(h, "X-Should-Retry"); s != "" {
 		v.should, v.retry = true, strings.EqualFold(strings.TrimSpace(s), "true")
 	}
@@ -173,6 +177,8 @@ func newView(resp *http.Response, now time.Time) *View {
 	kind, _, _ := strings.Cut(first(h, "Content-Type"), ";")
 	kind = strings.ToLower(strings.TrimSpace(kind))
 	switch {
+	case kind == "text/html", kind == "application/xhtml+xml":
+		v.page = v.posted || resp.Request == nil
 	case kind == "text/event-stream":
 		v.mode, v.streaming, v.answers = events, true, true
 	case kind == "application/vnd.amazon.eventstream":
@@ -243,7 +249,7 @@ func (v *View) see(b []byte) (terminal bool) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	v.total += int64(len(b))
-	if n := min(len(b), headLimit-len(v.head)); n > 0 && (v.status >= 400 || v.streaming) {
+	if n := min(len(b), headLimit-len(v.head)); n > 0 && (v.status >= 400 || v.streaming || v.page || v.mode == markup) {
 		v.head = append(v.head, b[:n]...)
 	}
 	if v.end != endNone || v.mode == opaque || len(b) == 0 {
@@ -253,6 +259,8 @@ func (v *View) see(b []byte) (terminal bool) {
 	switch v.mode {
 	case undecided:
 		v.decide(r, b)
+	case markup:
+		v.sniff()
 	case documents:
 		r.scan.write(b)
 	case events:
@@ -268,12 +276,26 @@ func (v *View) decide(r *reading, b []byte) {
 		case ' ', '\t', '\r', '\n', 0xef, 0xbb, 0xbf: // a byte order mark may stand first
 			continue
 		case '{', '[':
-			v.mode = documents
+			v.mode, v.page = documents, false
 			r.scan.write(b[i:])
+		case '<':
+			v.mode = opaque
+			if v.posted && !v.page && v.status < 300 {
+				v.mode, v.head = markup, append(v.head, b[i:min(len(b), i+headLimit)]...)
+				v.sniff()
+			}
 		default:
 			v.mode = opaque
 		}
 		return
+	}
+}
+
+// sniff looks whether markup is a web page, as soon as its begin is here.
+func (v *View) sniff() {
+	page, decided := isPage(v.head)
+	if decided {
+		v.mode, v.page = opaque, page
 	}
 }
 
