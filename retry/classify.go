@@ -111,11 +111,14 @@ func judgeError(ctx context.Context, item *call.Item, err error, now time.Time) 
 		}
 		return f
 	}
-	if answer, ok := judgeSDK(err, f.status, now); ok {
-		if f.hinted {
-			answer.hint, answer.hinted = f.hint, true
+	if v, ok := modelapi.OfError(err, now); ok {
+		if answer, bad := judgeAnswer(v); bad {
+			answer.err = err
+			if f.hinted {
+				answer.hint, answer.hinted = f.hint, true
+			}
+			return answer
 		}
-		return answer
 	}
 	k := neterr.Of(ctx, err)
 	switch k {
@@ -149,27 +152,22 @@ func judgeAnswer(v modelapi.Verdict) (failure, bool) {
 	if v.Status < 400 && (class == modelapi.OK || class == modelapi.Unjudged) {
 		return failure{}, false
 	}
-	answer := &answerError{status: status, code: v.Code, text: v.Text, err: v.Err}
-	f.err = answer
+	f.err = &answerError{status: status, code: v.Code, text: v.Text, body: v.What(), err: v.Err, verdict: v}
 	if v.Status < 400 {
+		f.cause = ErrBody
 		switch class {
 		case modelapi.Empty:
-			f.kind, f.cause, answer.body = once, ErrBody, "an empty answer"
+			f.kind = once
 			return f, true
 		case modelapi.Truncated:
-			f.kind, f.cause, answer.body = final, ErrBody, "a truncated answer"
+			f.kind = final
 			if v.Err != nil {
-				// Broken off on the way, not at a token limit.
-				f.kind, answer.body = again, "the body ended too early"
+				f.kind = again // broken off on the way, not at a token limit
 			}
 			return f, true
 		case modelapi.Refused:
-			f.kind, f.cause, answer.body = final, ErrBody, "the model or a filter declined"
+			f.kind = final
 			return f, true
-		}
-		f.cause, answer.body = ErrBody, "an error under status "+http.StatusText(v.Status)
-		if v.Inner == 0 {
-			f.status, answer.status = v.Status, v.Status
 		}
 	}
 	switch class {

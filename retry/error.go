@@ -5,12 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"strconv"
 	"strings"
 	"time"
 	"unicode/utf8"
 
 	"github.com/nightfuse/nightfuse/internal/call"
+	"github.com/nightfuse/nightfuse/internal/modelapi"
 	"github.com/nightfuse/nightfuse/internal/redact"
 )
 
@@ -173,32 +173,17 @@ type answerError struct {
 	text   string // scrubbed
 	body   string // what is wrong with a body under a good status, "" when nothing
 	err    error  // what Validate or the body's reader said
+
+	verdict modelapi.Verdict
 }
 
 func (e *answerError) Error() string {
-	var b strings.Builder
-	if e.status != 0 {
-		b.WriteString(strconv.Itoa(e.status))
-		if t := http.StatusText(e.status); t != "" {
-			b.WriteString(" " + t)
-		}
-	}
-	for _, s := range []string{e.body, e.code, e.text} {
-		if s != "" {
-			if b.Len() > 0 {
-				b.WriteString(": ")
-			}
-			b.WriteString(s)
-		}
-	}
-	if e.err != nil {
-		if b.Len() > 0 {
-			b.WriteString(": ")
-		}
-		b.WriteString(redact.Err(e.err, textSize))
-	}
-	return b.String()
+	return modelapi.AnswerText(e.status, e.body, e.code, e.text, e.err)
 }
+
+// Verdict is what is known of the answer; its zero value where the failure is
+// not the answer's own.
+func (e *answerError) Verdict() modelapi.Verdict { return e.verdict }
 
 func (e *answerError) Unwrap() error   { return e.err }
 func (e *answerError) StatusCode() int { return e.status }

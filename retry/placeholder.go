@@ -3,8 +3,11 @@ package retry
 import (
 	"bytes"
 	"encoding/json"
+	"strings"
 	"unicode"
 	"unicode/utf8"
+
+	"github.com/nightfuse/nightfuse/internal/modelapi"
 )
 
 // placeholderSize is the size of a body that can be a placeholder's: longer
@@ -190,7 +193,7 @@ var plain = func() (t [utf8.RuneSelf]byte) {
 }()
 
 // stands reports whether s is a placeholder: one of the list, or nothing but
-// punctuation.
+// punctuation, HTML tags and characters that show nothing.
 func stands[S string | []byte](s S) bool {
 	if len(s) > longest {
 		return false
@@ -200,17 +203,26 @@ func stands[S string | []byte](s S) bool {
 	gap := false
 	for i := 0; i < len(s); {
 		c := s[i]
-		if c >= utf8.RuneSelf {
+		switch n := markup(s[i:]); {
+		case n > 0:
+			i += n
+			c = 0
+		case c >= utf8.RuneSelf:
 			r, n := utf8.DecodeRuneInString(string(s[i:]))
-			if !unicode.IsSpace(r) && !unicode.IsPunct(r) {
+			i += n
+			switch {
+			case unicode.IsSpace(r), unicode.IsPunct(r):
+				c = 0
+			case modelapi.Blank(r):
+				continue // joins what it stands between
+			default:
 				return false // the list is plain ASCII
 			}
-			i += n
-			gap = len(words) > 0
-			continue
+		default:
+			i++
+			c = plain[c]
 		}
-		i++
-		if c = plain[c]; c == 0 {
+		if c == 0 {
 			gap = len(words) > 0
 			continue
 		}
@@ -222,4 +234,33 @@ func stands[S string | []byte](s S) bool {
 		}
 	}
 	return len(words) == 0 || placeholders[string(words)]
+}
+
+// emptyTags are the HTML elements that show nothing by themselves. Others may
+// be an answer: <yes/>.
+var emptyTags = map[string]bool{
+	"br": true, "p": true, "div": true, "span": true, "hr": true, "b": true, "i": true, "em": true, "strong": true,
+	"ul": true, "ol": true, "li": true, "pre": true, "code": true, "html": true, "body": true,
+}
+
+// markup returns the length of the tag of one of emptyTags, or of the space by
+// name, that s begins with; 0 when it begins with neither.
+func markup[S string | []byte](s S) int {
+	const nbsp = "&nbsp;"
+	switch {
+	case s[0] == '&' && len(s) >= len(nbsp) && string(s[:len(nbsp)]) == nbsp:
+		return len(nbsp)
+	case s[0] != '<':
+		return 0
+	}
+	for i := range len(s) {
+		if s[i] == '>' {
+			name := strings.ToLower(strings.Trim(string(s[1:i]), "/ "))
+			if emptyTags[name] {
+				return i + 1
+			}
+			break
+		}
+	}
+	return 0
 }

@@ -217,7 +217,7 @@ func (s *sender) judge(a *answer) (*http.Response, failure) {
 	case a.bodiless():
 		a.hold(0)
 		return s.accept(a), failure{}
-	case resp.StatusCode >= 200 && resp.StatusCode <= 299 && !a.view.Streaming() && jsonLike(resp.Header):
+	case resp.StatusCode >= 200 && resp.StatusCode <= 299 && !a.view.Streaming() && (jsonLike(resp.Header) || a.view.MayBePage()):
 		a.hold(jsonLimit)
 		held = true
 	case resp.StatusCode >= 200 && resp.StatusCode <= 299 && s.req.Method == http.MethodPost && isEvents(resp.Header):
@@ -267,7 +267,7 @@ func (s *sender) judge(a *answer) (*http.Response, failure) {
 			bad = false
 		case !bad && (act == Again || act == GiveUp):
 			bad = true
-			f.status, f.err = resp.StatusCode, &answerError{status: resp.StatusCode, body: "refused by Classify"}
+			f.status, f.err = resp.StatusCode, &answerError{status: resp.StatusCode, body: modelapi.RefusedByClassify}
 		}
 	}
 	if bad {
