@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"strings"
 	"time"
 
 	"github.com/nightfuse/nightfuse/internal/call"
@@ -43,15 +42,20 @@ func unjudged(ctx context.Context, err error) bool {
 	if call.RefusedBy(err) != "" || call.NotSent(err) {
 		return true
 	}
-	switch neterr.Of(ctx, err) {
+	kind := neterr.Of(ctx, err)
+	if kind == neterr.Canceled {
+		return !timeLimit(ctx)
+	}
+	if modelapi.StatusOf(err) != 0 {
+		return false // answered, whatever its text looks like
+	}
+	switch kind {
 	case neterr.Bad:
 		return true
-	case neterr.Canceled:
-		return !timeLimit(ctx)
 	case neterr.Unknown, neterr.Broken:
 		// Drivers tell a cancel in words of their own, or as a connection that
 		// was closed under them.
-		return call.CallerGaveUp(ctx) && !timeLimit(ctx) && modelapi.StatusOf(err) == 0
+		return call.CallerGaveUp(ctx) && !timeLimit(ctx)
 	}
 	return false
 }
@@ -64,18 +68,28 @@ func timeLimit(ctx context.Context) bool {
 	return errors.Is(cause, context.DeadlineExceeded) || errors.As(cause, &limit) && limit.Timeout()
 }
 
-// judge is the verdict on an error.
-func judge(ctx context.Context, err error) Outcome {
-	if err == nil {
-		return Success
+// judge is the verdict on an error. What an SDK's error keeps of an answer
+// counts like the answer.
+func judge(ctx context.Context, err error, now time.Time) Result {
+	r := Result{Err: err}
+	switch {
+	case err == nil:
+		r.Outcome = Success
+	case unjudged(ctx, err):
+		r.Outcome = Ignored
+	default:
+		v, answered := modelapi.OfError(err, now)
+		if !answered {
+			r.Outcome = Failure
+			break
+		}
+		r = judgeAnswer(ctx, v)
+		r.Err = err
+		if _, told := call.RetryAt(err); told {
+			r.Wait = 0 // its own word goes first
+		}
 	}
-	if unjudged(ctx, err) {
-		return Ignored
-	}
-	if status := modelapi.StatusOf(err); status >= 400 {
-		return judgeStatus(status)
-	}
-	return Failure
+	return r
 }
 
 // judgeStatus is the verdict on an HTTP status of which no more is known.
@@ -102,11 +116,14 @@ func judgeAnswer(ctx context.Context, v modelapi.Verdict) Result {
 	r := Result{Err: v.Err, Wait: v.Wait}
 	if v.Err != nil && v.Status < 400 {
 		// A stream that died. The caller's cancel is no verdict.
-		r.Outcome, r.Err = judge(ctx, v.Err), &answerError{v}
+		r.Outcome, r.Err = Failure, v.AsError()
+		if unjudged(ctx, v.Err) {
+			r.Outcome = Ignored
+		}
 		return r
 	}
 	if v.Status >= 400 || v.Inner != 0 || v.Class == modelapi.Empty {
-		r.Err = &answerError{v}
+		r.Err = v.AsError()
 	}
 	switch v.Class {
 	case modelapi.OK:
@@ -138,59 +155,21 @@ func judgeAnswer(ctx context.Context, v modelapi.Verdict) Result {
 		r.Outcome = judgeStatus(v.Effective())
 	}
 	if r.Err == nil && (r.Outcome == Failure || r.Outcome == Fatal) {
-		r.Err = &answerError{v}
+		r.Err = v.AsError()
 	}
 	return r
 }
-
-// answerError is an answer as an error, for its signature and its text. The
-// words are those of the retry, so that what trips the breaker and what ends
-// up as a dead letter have one signature.
-type answerError struct{ v modelapi.Verdict }
-
-func (e *answerError) Error() string {
-	parts := make([]string, 0, 4)
-	if status := e.v.Effective(); status != 0 {
-		parts = append(parts, strings.TrimSpace(fmt.Sprint(status, " ", http.StatusText(status))))
-	}
-	if e.v.Status < 400 {
-		switch {
-		case e.v.Err != nil:
-			parts = append(parts, "the body ended too early")
-		case e.v.Class == modelapi.Empty:
-			parts = append(parts, "an empty answer")
-		default:
-			parts = append(parts, "an error under status "+http.StatusText(e.v.Status))
-		}
-	}
-	for _, s := range []string{e.v.Code, e.v.Text, redact.Err(e.v.Err, maxText)} {
-		if s != "" {
-			parts = append(parts, s)
-		}
-	}
-	return strings.Join(parts, ": ")
-}
-
-// Unwrap is what ended the body too early.
-func (e *answerError) Unwrap() error { return e.v.Err }
-
-// StatusCode is the status the answer stands for.
-func (e *answerError) StatusCode() int { return e.v.Effective() }
 
 // sign is the signature a failure is counted under.
 func sign(r Result) signature.ID {
 	if r.Signature != "" || r.Err == nil {
 		return r.Signature
 	}
-	return signature.Of(r.Err)
+	return signature.Of(neterr.Bare(r.Err))
 }
 
-// maxText bounds the text of a transport's error, maxReason that of a failure
-// in the stored state.
-const (
-	maxText   = 512
-	maxReason = 200
-)
+// maxReason bounds the text of a failure in the stored state.
+const maxReason = 200
 
 // reason is a failure as people read it, without secrets.
 func reason(r Result) string {
@@ -208,5 +187,6 @@ func hint(r Result, now time.Time) time.Duration {
 	if at, ok := call.RetryAt(r.Err); ok {
 		return at.Sub(now)
 	}
-	return 0
+	v, _ := modelapi.OfError(r.Err, now)
+	return v.Wait
 }

@@ -72,14 +72,15 @@
 //
 //	success   an answer that can be used, read to its end or closed early; 1xx, 3xx
 //	failure   403 408 425 429, 5xx but 501 and 505, an empty answer, an error under 200 by its inner
-//	          code, a body that ends too early, transport errors, time limits, the caller's deadline
+//	          code, a web page in place of an answer to a POST, a body that ends too early, transport errors, time limits, the caller's deadline
 //	          during the call, a panic
 //	fatal     401 402, codes that say quota, credit or billing. A daily quota that comes with a short
 //	          hint is a failure at first, and fatal when a later call meets it again
 //	ignored   other 4xx, 501, 505, truncated and declined answers, the caller's cancel (known by its
 //	          context, whatever the error says), what another guard refused, requests that cannot be sent
 //
-// Classify overrides it. An answer is judged when it ends: a caller that never
+// An SDK's error counts like the answer it was made of, as far as it keeps
+// status, code, headers and body. Classify overrides it. An answer is judged when it ends: a caller that never
 // closes a body never settles its permit.
 //
 // # Stores

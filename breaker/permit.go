@@ -37,7 +37,7 @@ type Result struct {
 	Signature signature.ID
 
 	// Wait is how long the server asks to wait. 0 = what Err says by a method
-	// RetryAt, if anything.
+	// RetryAt, or in the response that an SDK's error keeps, if anything.
 	Wait time.Duration
 
 	daily bool
@@ -53,7 +53,12 @@ func (p *Permit) Done(r Result) {
 		return
 	}
 	if r.Outcome == Auto {
-		r.Outcome = judge(p.ctx, r.Err)
+		own := r
+		r = judge(p.ctx, r.Err, p.b.clock.Now())
+		r.Signature = own.Signature
+		if own.Wait > 0 {
+			r.Wait = own.Wait
+		}
 	}
 	p.b.settle(p.claim(), r)
 }

@@ -102,7 +102,7 @@ func (t *Transport) send(ctx context.Context, b *Breaker, p *Permit, req, in *ht
 				r.Outcome = o
 			}
 			if r.Err == nil && (r.Outcome == Failure || r.Outcome == Fatal) {
-				r.Err = &answerError{v}
+				r.Err = v.AsError()
 			}
 		}
 		judged = true
