@@ -177,11 +177,15 @@ func (p *Pacer) Do(ctx context.Context, fn func(context.Context) error) error {
 	case !sent(ctx, err):
 		p.Cancel(s)
 	default:
-		var hint time.Duration
-		if at, ok := call.RetryAt(err); ok {
-			hint = at.Sub(p.clock.Now())
+		now := p.clock.Now()
+		status, hint := modelapi.StatusOf(err), time.Duration(0)
+		if v, ok := modelapi.OfError(err, now); ok {
+			status, hint = v.Effective(), v.Wait
 		}
-		p.Observe(s, modelapi.StatusOf(err), nil, hint)
+		if at, ok := call.RetryAt(err); ok {
+			hint = at.Sub(now)
+		}
+		p.Observe(s, status, nil, hint)
 	}
 	return err
 }

@@ -144,7 +144,11 @@ func (b *Budget) Do(ctx context.Context, fn func(context.Context) error) error {
 		// afterwards: only a guard's refusal, with nothing let through before
 		// it, says that nothing was sent.
 		unsent := call.RefusedBy(err) != "" && box.Item.Passed() == passed
-		actual = b.charge(Call{Estimate: r.units, Sent: !unsent, Status: modelapi.StatusOf(err), Err: err})
+		status := modelapi.StatusOf(err)
+		if v, ok := modelapi.OfError(err, b.clock.Now()); ok {
+			status = v.Status // an error under 200 has been paid, whatever it stands for
+		}
+		actual = b.charge(Call{Estimate: r.units, Sent: !unsent, Status: status, Err: err})
 	default:
 		b.noUsage(r)
 	}
