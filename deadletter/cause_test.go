@@ -8,6 +8,8 @@ import (
 	"net/url"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -172,3 +174,51 @@ func TestClassifyThatPanics(t *testing.T) {
 		})
 	}
 }
+
+// keptError is an SDK's error that keeps the response.
+type keptError struct {
+	StatusCode int
+	Response   *http.Response
+}
+
+func (e *keptError) Error() string { return "429 slow down" }
+
+// When the upstream wants to be asked again is part of the letter, also where
+// only an SDK's error says so.
+func TestRetryAfterOfSDKs(t *testing.T) {
+	t.Parallel()
+	err := &keptError{429, &http.Response{StatusCode: 429, Header: http.Header{"Retry-After": {"300"}}}}
+	synctest.Test(t, func(t *testing.T) {
+		start := time.Now()
+		if f := deadletter.FailureOf(err); !f.RetryAfter.Equal(start.Add(5*time.Minute)) || f.Status != 429 {
+			t.Errorf("%+v", f)
+		}
+		q := newQueue(t, deadletter.Config{})
+		if got := q.Do(deadletter.WithItem(t.Context(), "item"), nil, func(context.Context) error { return err }); !errors.Is(got, err) {
+			t.Fatal(got)
+		}
+		if r, err := q.Get(t.Context(), "item"); err != nil || !r.RetryAfter.Equal(start.Add(5*time.Minute)) {
+			t.Errorf("%v, %v", r.RetryAfter, err)
+		}
+	})
+}
+
+// What http.Client adds is not the failure's.
+func TestSignatureWithoutTheClient(t *testing.T) {
+	t.Parallel()
+	in := errors.New("the tunnel is gone")
+	want := deadletter.FailureOf(in).Signature
+	for _, err := range []error{
+		&url.Error{Op: "Post", URL: "http://model.test/v1", Err: in},
+		&url.Error{Op: "Post", URL: "http://model.test/v1", Err: named{&url.Error{Op: "Get", URL: "/", Err: in}}},
+	} {
+		if got := deadletter.FailureOf(err).Signature; got != want {
+			t.Errorf("%v has %s, want %s", err, got, want)
+		}
+	}
+}
+
+// named says which error names it.
+type named struct{ error }
+
+func (n named) Signs() error { return n.error }

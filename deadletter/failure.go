@@ -3,13 +3,13 @@ package deadletter
 import (
 	"context"
 	"errors"
-	"fmt"
 	"net/http"
 	"strings"
 	"time"
 
 	"github.com/nightfuse/nightfuse/internal/call"
 	"github.com/nightfuse/nightfuse/internal/modelapi"
+	"github.com/nightfuse/nightfuse/internal/neterr"
 	"github.com/nightfuse/nightfuse/internal/redact"
 	"github.com/nightfuse/nightfuse/signature"
 )
@@ -18,11 +18,14 @@ import (
 // the not-before time as far as err says so, and its text without secrets. At is
 // left zero, which a store takes as now. It is for those who call
 // [Claimer.Resolve] themselves.
-func FailureOf(err error) Failure {
+func FailureOf(err error) Failure { return failureOf(err, orReal(nil).Now()) }
+
+// failureOf is FailureOf for a failure that was met at now.
+func failureOf(err error, now time.Time) Failure {
 	if err == nil {
 		return Failure{}
 	}
-	rep := signature.Explain(err)
+	rep := signature.Explain(named(err))
 	f := Failure{
 		Attempts:      call.Attempts(err),
 		Status:        modelapi.StatusOf(err),
@@ -38,48 +41,43 @@ func FailureOf(err error) Failure {
 	}
 	if at, ok := call.RetryAt(err); ok {
 		f.RetryAfter = at
+	} else if v, ok := modelapi.OfError(err, now); ok && v.Waits {
+		f.RetryAfter = now.Add(v.Wait)
 	}
 	return f
 }
 
+// named returns the error that names the failure, without what http.Client adds:
+// a breaker's transport below the client counts it without.
+func named(err error) error {
+	for range 16 {
+		err = neterr.Bare(err)
+		s, ok := err.(interface{ Signs() error })
+		if !ok {
+			break
+		}
+		in := s.Signs()
+		if in == nil {
+			break
+		}
+		err = in
+	}
+	return err
+}
+
 // answerError is a failure that came as an answer.
 type answerError struct {
-	v     modelapi.Verdict
+	*modelapi.AnswerError
 	until time.Time // when the server's wait hint ends
 }
 
 func newAnswerError(v modelapi.Verdict, now time.Time) *answerError {
-	e := &answerError{v: v}
+	e := &answerError{AnswerError: v.AsError()}
 	if v.Waits {
 		e.until = now.Add(v.Wait)
 	}
 	return e
 }
-
-func (e *answerError) Error() string {
-	text := fmt.Sprintf("deadletter: the upstream answered %d", e.v.Effective())
-	switch e.v.Class {
-	case modelapi.Empty:
-		text = "deadletter: the answer is empty"
-	case modelapi.Truncated:
-		text = "deadletter: the answer is cut off"
-	case modelapi.Refused:
-		text = "deadletter: the model or a filter refused to answer"
-	}
-	if e.v.Code != "" {
-		text += " " + e.v.Code
-	}
-	if e.v.Text != "" {
-		text += ": " + e.v.Text
-	}
-	if e.v.Err != nil {
-		text += ": " + e.v.Err.Error()
-	}
-	return text
-}
-
-func (e *answerError) Unwrap() error   { return e.v.Err }
-func (e *answerError) StatusCode() int { return e.v.Effective() }
 
 func (e *answerError) RetryAt() (time.Time, bool) { return e.until, !e.until.IsZero() }
 
@@ -170,7 +168,7 @@ func transportCause(box *call.Box, err error) error {
 
 // letterAbout returns the record of box's item after it failed with cause.
 func (q *Queue) letterAbout(box *call.Box, cause error, now time.Time) Record {
-	f := FailureOf(cause)
+	f := failureOf(cause, now)
 	if f.Attempts == 0 {
 		f.Attempts = box.Item.Calls()
 	}

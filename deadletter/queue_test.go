@@ -170,6 +170,28 @@ func TestResolveOnSuccess(t *testing.T) {
 	}
 }
 
+// A redirect is no result. The client follows it, or the caller sees it; neither
+// settles the letter of an earlier failure.
+func TestRedirectResolvesNothing(t *testing.T) {
+	t.Parallel()
+	for _, status := range []int{301, 304, 307} {
+		q := newQueue(t, deadletter.Config{ResolveOnSuccess: true})
+		now := 500
+		rt := deadletter.NewTransport(rounds(func(*http.Request) (*http.Response, error) { return answer(now, ""), nil }), q)
+		_, _, _ = send(rt, request(t, t.Context(), "item", strings.NewReader("p")))
+		now = status
+		if _, _, err := send(rt, request(t, t.Context(), "item", strings.NewReader("p"))); err != nil {
+			t.Fatal(err)
+		}
+		if r, err := q.Get(t.Context(), "item"); err != nil || r.State != deadletter.Dead {
+			t.Errorf("%d: state %s, %v", status, r.State, err)
+		}
+		if st := q.Stats(); st.Done != 0 || st.Items != 1 {
+			t.Errorf("%d: %d done of %d items", status, st.Done, st.Items)
+		}
+	}
+}
+
 func TestHooksAndRedact(t *testing.T) {
 	t.Parallel()
 	var dead []string

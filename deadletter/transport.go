@@ -158,6 +158,10 @@ func (s *sending) answer(resp *http.Response) (*http.Response, error) {
 		}
 		return resp, nil
 	}
+	if resp.StatusCode >= 300 && d != Pass {
+		s.over.Store(true) // a redirect is no result: the call that follows it is
+		return resp, nil
+	}
 	if resp.StatusCode < 200 || d == Pass {
 		s.over.Store(true)
 		q.count.items.Add(1)
