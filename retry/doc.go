@@ -38,6 +38,7 @@
 //	an own time limit                               another attempt
 //	the caller's cancel or deadline                 final
 //	an error object under 2xx                       as its inner code says
+//	a web page under 2xx, to a POST                 another attempt
 //	an empty answer, a placeholder                  another attempt, once
 //	a truncated answer, a refusal by the model      final
 //	a 2xx body that breaks off before its end       another attempt
