@@ -313,8 +313,10 @@ func TestPlaceholdersInEveryShape(t *testing.T) {
 		"Cohere":      `{"finish_reason":"COMPLETE","message":{"role":"assistant","content":[{"type":"text","text":%q}]}}`,
 	}
 	for name, shape := range shapes {
-		for text, calls := range map[string]int{"N/A": 2, "No summary available.": 2, "«null»": 2, "…": 2, "N\u200b/\u2060A": 2, "nu\u00adll": 2, "<br>": 2, "<p></p>\n": 2, "&nbsp;": 2, "<p>N/A</p>": 2, "\u2800-\u3164": 2,
-			"👍": 1, "<yes/>": 1, "<p>Sorts.</p>": 1, "a < b": 1, "Sorts a slice.": 1, "nullable": 1, "日本": 1} {
+		for text, calls := range map[string]int{
+			"N/A": 2, "No summary available.": 2, "«null»": 2, "…": 2, "N\u200b/\u2060A": 2, "nu\u00adll": 2, "<br>": 2, "<p></p>\n": 2, "&nbsp;": 2, "<p>N/A</p>": 2, "\u2800-\u3164": 2,
+			"👍": 1, "<yes/>": 1, "<p>Sorts.</p>": 1, "a < b": 1, "Sorts a slice.": 1, "nullable": 1, "日本": 1,
+		} {
 			sc := newScript(step{status: 200, header: "Content-Type: application/json", body: fmt.Sprintf(shape, text)})
 			resp, err := retry.NewTransport(sc, mustNew(t, noWait(retry.Config{}))).RoundTrip(post(t, "http://upstream/", "{}"))
 			if err == nil {

@@ -77,9 +77,9 @@ func TestStatusTexts(t *testing.T) {
 		err   error
 		calls int
 	}{
-		{errors.New(http.StatusText(429)), 4},
-		{errors.New(http.StatusText(503)), 4},
-		{errors.New(http.StatusText(407)), 1},
+		{errors.New(http.StatusText(http.StatusTooManyRequests)), 4},
+		{errors.New(http.StatusText(http.StatusServiceUnavailable)), 4},
+		{errors.New(http.StatusText(http.StatusProxyAuthRequired)), 1},
 		{&bareError{407}, 1},
 	} {
 		n := 0
