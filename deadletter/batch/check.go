@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"unicode"
 )
 
 // ErrPlaceholder says that a result says nothing.
@@ -27,11 +28,18 @@ func (e *invalid) ErrorSignature() string {
 
 // placeholders are words that stand for an answer, in lower case.
 var placeholders = []string{
-	"n/a", "na", "none", "null", "nil", "todo", "tbd", "error", "unknown", "undefined", "placeholder", "-", "--", ".", "...", "…",
+	"n/a", "na", "none", "null", "nil", "todo", "tbd", "error", "unknown", "undefined", "placeholder", "br",
+}
+
+// wordless reports whether r says nothing by itself: white space, a character
+// without a glyph, punctuation.
+func wordless(r rune) bool {
+	return !unicode.IsGraphic(r) || unicode.IsSpace(r) || unicode.IsPunct(r) || unicode.Is(unicode.Zs, r) ||
+		strings.ContainsRune("\u3164\u115f\u1160\uffa0\u2800", r) // letters and a symbol that are blank
 }
 
 // CheckResult returns an [ErrPlaceholder] for a result that is empty, white
-// space or a word like "n/a", or a JSON document that holds nothing but such
+// space, punctuation or a word like "n/a", or a JSON document that holds nothing but such
 // strings, null and empty lists and objects. It is the default of
 // Config.Validate; where a result is an object, [Fields] looks closer.
 func CheckResult(result []byte) error {
@@ -77,8 +85,9 @@ func hollow(v any) bool {
 	case nil:
 		return true
 	case string:
-		s := strings.ToLower(strings.TrimSpace(v))
-		return s == "" || slices.Contains(placeholders, s)
+		s := strings.TrimFunc(v, wordless)
+		word := strings.ToLower(strings.Trim(s, "<>"))
+		return s == "" || slices.Contains(placeholders, word)
 	case []any:
 		return !slices.ContainsFunc(v, func(e any) bool { return !hollow(e) })
 	case map[string]any:

@@ -38,6 +38,7 @@ type Config struct {
 	Patience time.Duration // end the run when no item is done for so long; 0 = 5m before the first, then 1h; <0 = never
 	Grace    time.Duration // how long calls in flight may take after a signal or the end of patience; 0 = 30s
 
+	Again      bool // do the items with a dead letter again, too
 	AllowEmpty bool // no items at all is a success, not an error
 	RepeatTrip int  // the breaker's, for the alert one failure before it; 0 = 5, <0 = no such alert
 

@@ -32,7 +32,7 @@
 //
 //	what happened                                     it is
 //	a valid result from this input and Version        done before, not called
-//	a letter of this input and Version, unresolved    dead before, not called; see Replay
+//	a letter of this input and Version, unresolved    dead before, not called; see Replay and Again
 //	the handle's result passes Validate               stored, then done
 //	Validate refused it twice                         dead
 //	the handle failed or panicked                     dead, with the error or the stack
@@ -93,7 +93,7 @@
 //
 // Items are read as workers become free; up to 256 wait while the run holds. Of
 // each item some 40 bytes stay, by which an id that comes twice is known: a
-// million items need about 70 MB. The names in a report end at a thousand.
+// million items need about 70 MB. The names in a report end at ten thousand of each kind.
 //
 // # Departures
 //

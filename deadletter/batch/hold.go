@@ -34,7 +34,7 @@ func (l *loop) beginHold(by string, refusal error) {
 	}
 	ctx, cancel := context.WithCancel(l.ctx)
 	h := &hold{by: by, refusal: refusal, began: now, over: make(chan error, 1), cancel: cancel}
-	l.hold, l.alone, l.mercies = h, true, 0
+	l.hold, l.alone = h, true
 	l.era++
 	var pause time.Duration
 	if l.spins > 0 {

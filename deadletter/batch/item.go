@@ -108,5 +108,16 @@ func (b *backlog) Pop() any {
 	return e
 }
 
+// fresh is how many have not failed as a probe.
+func (b backlog) fresh() int {
+	n := 0
+	for _, e := range b {
+		if !e.tried {
+			n++
+		}
+	}
+	return n
+}
+
 func (b *backlog) push(e *entry) { heap.Push(b, e) }
 func (b *backlog) pop() *entry   { return heap.Pop(b).(*entry) }

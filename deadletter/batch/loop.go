@@ -34,7 +34,6 @@ type loop struct {
 	scanned bool // look-ahead is over: choose from what is there
 
 	alone     bool // one at a time, the cheapest first
-	mercies   int  // failures of probes since the last hold that were let go
 	probing   *flight
 	hold      *hold
 	held      time.Duration // in holds since an item was done
@@ -100,13 +99,13 @@ func (l *loop) turn(ctx context.Context) {
 	for {
 		now := clk.Now()
 		l.check(now)
-		l.scanned = l.ended || len(l.backlog) >= lookAhead || !now.Before(lookEnd)
+		l.scanned = l.ended || l.backlog.fresh() >= lookAhead || !now.Before(lookEnd)
 		l.start()
 		if len(l.flights) == 0 && (l.dropped || l.ended && len(l.backlog) == 0) {
 			return
 		}
 		var in <-chan listed
-		if !l.ended && !l.dropped && (l.stopped || len(l.backlog) < l.room()) {
+		if !l.ended && !l.dropped && (l.stopped || l.backlog.fresh() < l.room()) {
 			in = l.src.out
 		}
 		var lifted <-chan error
@@ -190,14 +189,13 @@ func (l *loop) check(now time.Time) {
 // start gives items to free workers.
 func (l *loop) start() {
 	for !l.stopped && l.hold == nil && len(l.backlog) > 0 && len(l.flights) < l.cfg.Workers {
-		if l.alone && (l.probing != nil || !l.scanned) {
+		if l.alone && (l.probing != nil || !l.scanned) || l.backlog[0].tried && !l.ended {
 			return
 		}
 		f := l.newFlight(l.ctx, l.backlog.pop())
 		f.era = l.era
 		if l.alone && f.entry.it.Bad == nil {
-			f.probe, f.mercy = true, l.mercies == 0
-			l.probing = f
+			f.probe, l.probing = true, f
 		}
 		l.flights[f] = struct{}{}
 		go func() {
@@ -287,10 +285,8 @@ func (l *loop) land(f *flight) {
 		l.stop("lost", f.err)
 	case released:
 		l.failed(f.failure.Signature, f.failure.SignatureText)
-		l.mercies++
 		f.entry.tried = true
 		l.again(f.entry)
-		return // still alone: is the breaker open again?
 	case refused:
 		if f.probe && n > 0 {
 			// A retry inside has tried again and met the breaker that its own
@@ -317,7 +313,12 @@ func (l *loop) land(f *flight) {
 		return
 	}
 	if f.probe {
-		l.alone, l.mercies, l.spins = false, 0, 0
+		// It went through. Should its failure have opened the breaker again,
+		// the others are refused at once, unsent.
+		l.alone = false
+		if f.fate != released {
+			l.spins = 0
+		}
 	}
 }
 

@@ -60,7 +60,7 @@ type Report struct {
 
 	Signatures []SignatureCount `json:"signatures"` // of this run's failures, the ten most frequent
 
-	// Names, a thousand of each at most.
+	// Names, ten thousand of each at most.
 	DeadItems    []string `json:"dead_items"`
 	PendingItems []string `json:"pending_items"`
 	LostItems    []string `json:"lost_items"`
@@ -80,7 +80,7 @@ type SignatureCount struct {
 }
 
 const (
-	maxNames      = 1000
+	maxNames      = 10_000
 	maxSignatures = 10_000 // kept while counting
 	topSignatures = 10
 	maxWarnings   = 100

@@ -74,9 +74,11 @@ func OpenFolder(dir string) (*Folder, error) {
 	if err != nil {
 		return nil, fmt.Errorf("batch: results: the folder cannot be written: %w", err)
 	}
-	err = errors.Join(probe.Close(), os.Remove(probe.Name()))
+	// With content: a full disk still has room for names.
+	_, err = probe.Write(make([]byte, 64<<10))
+	err = errors.Join(err, probe.Sync(), probe.Close(), os.Remove(probe.Name()))
 	if err != nil {
-		return nil, fmt.Errorf("batch: results: %w", err)
+		return nil, fmt.Errorf("batch: results: the folder cannot be written: %w", err)
 	}
 	return &Folder{dir: dir}, nil
 }

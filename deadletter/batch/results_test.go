@@ -111,12 +111,12 @@ func TestFolderThatCannotBeWritten(t *testing.T) {
 
 func TestCheckResult(t *testing.T) {
 	t.Parallel()
-	for _, bad := range []string{"", " \n\t", "n/a", "N/A", " ... ", `""`, `"TODO"`, "null", "{}", "[]", `[""," "]`, `{"summary":"","why":null,"tags":[]}`} {
+	for _, bad := range []string{"", " \n\t", "n/a", "N/A", " ... ", `""`, `"TODO"`, "null", "{}", "[]", `[""," "]`, `{"summary":"","why":null,"tags":[]}`, "\u200b\ufeff", "\u3164", "<br>", "(none).", "-- ", "***"} {
 		if err := batch.CheckResult([]byte(bad)); !errors.Is(err, batch.ErrPlaceholder) {
 			t.Errorf("%q: %v, want a placeholder", bad, err)
 		}
 	}
-	for _, good := range []string{"fine", "0", "false", `{"summary":"x"}`, `{"score":0}`, "n/a is what the form said"} {
+	for _, good := range []string{"fine", "0", "false", `{"summary":"x"}`, `{"score":0}`, "n/a is what the form said", "+", "👍", "是", "A."} {
 		if err := batch.CheckResult([]byte(good)); err != nil {
 			t.Errorf("%q: %v", good, err)
 		}

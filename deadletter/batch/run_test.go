@@ -70,6 +70,12 @@ func TestExitTellsWhatIsDone(t *testing.T) {
 				if again.DeadBefore != again.Dead || again.CallsPerDone != nil {
 					t.Errorf("dead before %d, calls per done %v", again.DeadBefore, again.CallsPerDone)
 				}
+				// But when asked to, it is.
+				e.cfg.Again = true
+				again, _ = e.run(items(30), nil)
+				if s, err := e.store.Stats(t.Context(), deadletter.Filter{States: []deadletter.State{deadletter.Dead}}); again.Exit != 0 || again.Calls != rep.Dead || s.Letters() != 0 {
+					t.Errorf("again: %v, %d letters, %v", again, s.Letters(), err)
+				}
 			})
 		})
 	}

@@ -72,7 +72,7 @@ func (r *run) sort(ctx context.Context, e *entry) (fate, error) {
 	}
 	was, known := r.known[e.it.ID]
 	e.old = known
-	if known && was == (letter{e.hash, r.cfg.Version}) {
+	if known && !r.cfg.Again && was == (letter{e.hash, r.cfg.Version}) {
 		return dead, nil
 	}
 	return pending, nil

@@ -31,8 +31,7 @@ type flight struct {
 	entry *entry
 	box   *call.Box
 	began time.Time
-	probe bool // sent alone, to see whether the others may go
-	mercy bool // its failure is not to be held against it yet
+	probe bool // sent alone, to see whether the others may go: its failure is not held against it
 	era   int  // of the holds
 
 	fate    fate
@@ -117,7 +116,7 @@ func (r *run) do(ctx context.Context, f *flight, stopping <-chan struct{}) {
 		f.fate = pending
 	case ofTheKey(f.failure.Status):
 		f.fate = unauthed
-	case f.mercy && !ofTheItem(f.failure.Status) && !panicked(f.err):
+	case f.probe && !ofTheItem(f.failure.Status) && !panicked(f.err):
 		f.fate = released
 	default:
 		r.bury(f)
