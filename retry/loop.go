@@ -101,7 +101,7 @@ func (l *loop) attempt() (context.Context, error) {
 		return l.lazy, nil
 	}
 	b := l.open(ctx)
-	b.Begin(b.Item.Calls() + 1)
+	b.Begin(l.calls + 1)
 	b.Attempt.Timer = timer
 	if l.up != nil || l.failing || l.held > 0 {
 		b.Item.Pass() // a new one has met no refusal

@@ -163,7 +163,7 @@ func (s *sender) send() (*http.Response, failure) {
 		ctx = l.lazy
 	} else {
 		box = l.open(a.ctx)
-		box.BeginWire(box.Item.Calls() + 1)
+		box.BeginWire(l.calls + 1)
 		box.Attempt.Timer = timer
 		ctx = box
 	}
