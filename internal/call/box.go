@@ -140,7 +140,7 @@ func (b *Box) Inside(guard any) bool {
 	return false
 }
 
-// Begin makes the Box attempt number n (1 is the item's first) of a call. The
+// Begin makes the Box attempt number n (1 is the call's first). The
 // time limit of the enclosing attempt holds for it.
 func (b *Box) Begin(n int) { b.begin(n, false) }
 

@@ -75,7 +75,7 @@ type Timer interface {
 // Attempt is one attempt of a call. The transports that it passes through
 // share what they see of the answer in it.
 type Attempt struct {
-	N     int   // 1 is the item's first
+	N     int   // 1 is the call's first
 	Timer Timer // nil when there is none; an attempt within this one has it too
 	wire  bool
 
