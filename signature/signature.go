@@ -19,7 +19,7 @@ func (id ID) Current() bool {
 	return len(id) > len(Version) && string(id[:len(Version)]) == Version && id[len(Version)] == ':'
 }
 
-var standard = &Signer{rules: rules{max: defaultMax}}
+var standard = &Signer{rules: rules{max: defaultMax}, settled: new(memory)}
 
 // Of gives the signature of err by the default rules. It is "" for nil, never
 // panics, and is safe for concurrent use, like all functions of this package.
@@ -33,7 +33,8 @@ func OfString(msg string) ID { return standard.OfString(msg) }
 func Normalize(msg string) string { return standard.Normalize(msg) }
 
 // AppendNormalize appends the template of msg to dst and returns the extended
-// slice. It allocates nothing when dst has room for len(msg) more bytes.
+// slice. It allocates nothing when dst has room for len(msg) more bytes and the
+// template is one of those met lately; the first message of a kind costs more.
 func AppendNormalize(dst []byte, msg string) []byte { return standard.AppendNormalize(dst, msg) }
 
 // Explain tells how the signature of err came about, by the default rules.

@@ -50,11 +50,13 @@ type Config struct {
 }
 
 // Signer signs errors by the rules of its Config. It is immutable and safe for
-// concurrent use. It has no statistics, since it has no state.
+// concurrent use; what it remembers saves time and changes no result. It has no
+// statistics, since it has no state.
 type Signer struct {
-	rules  rules
-	status func(error) (int, bool)
-	coarse []int
+	rules   rules
+	status  func(error) (int, bool)
+	coarse  []int
+	settled *memory
 }
 
 // rules are what the scanner has to know.
@@ -69,7 +71,7 @@ type rules struct {
 // New checks c and makes a Signer. All bad fields are reported at once.
 func New(c Config) (*Signer, error) {
 	var bad []error
-	s := &Signer{status: c.Status, coarse: slices.Clone(c.Coarse)}
+	s := &Signer{status: c.Status, coarse: slices.Clone(c.Coarse), settled: new(memory)}
 	s.rules = rules{fold: c.Fold, hosts: c.Hosts, max: c.MaxInput}
 	for i, k := range c.Keep {
 		if k == "" || strings.ContainsAny(k, " \t\r\n") {
@@ -166,12 +168,17 @@ func (s *Signer) AppendNormalize(dst []byte, msg string) []byte {
 }
 
 // appendText appends the template of msg, counting replacements in n.
+func (s *Signer) appendText(dst []byte, msg string, n *[kinds]int) []byte {
+	return s.settle(s.pass(dst, msg, n), len(dst))
+}
+
+// pass appends what one reading of msg gives, counting replacements in n.
 //
 // The cut is made in the template and not in the message, so that the length
 // of what is folded does not move it: up to the first blank behind max/2
 // bytes, and from the rest the last max/8 bytes, where a JSON body names its
 // error type.
-func (s *Signer) appendText(dst []byte, msg string, n *[kinds]int) []byte {
+func (s *Signer) pass(dst []byte, msg string, n *[kinds]int) []byte {
 	maxIn := s.rules.max
 	z := scanner{s: msg, dst: dst, r: &s.rules, n: n, end: len(msg), base: len(dst), stop: len(dst) + maxIn/2, close: nothing, wild: -1}
 	if len(msg) > maxIn {
