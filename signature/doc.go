@@ -74,7 +74,7 @@
 //
 // A template is its own template: it is read again until it stays as it is.
 // Those known to stay are remembered, by a hash and for speed alone, so that
-// the first message of a kind takes about half as long again as the others.
+// the first message of a kind takes up to twice as long as the others.
 //
 // # Versions
 //
