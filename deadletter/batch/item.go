@@ -42,6 +42,8 @@ type entry struct {
 	tried bool   // failed as a probe
 	keyed bool   // has met a refused key before
 	seq   int64
+
+	called bool // a call was made for it in this run
 }
 
 func newEntry(it Item, seq int64) *entry {

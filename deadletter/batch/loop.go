@@ -263,7 +263,8 @@ func (l *loop) land(f *flight) {
 	now, id := l.cfg.Clock.Now(), f.entry.it.ID
 	n := f.calls(true)
 	l.calls += n
-	if n > 0 {
+	if n > 0 && !f.entry.called {
+		f.entry.called = true
 		l.called++
 	}
 	rep := &l.report

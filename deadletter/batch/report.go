@@ -46,7 +46,7 @@ type Report struct {
 	Duplicates int64 `json:"duplicates,omitempty"` // ids that came more than once, not in Total
 
 	Calls        int64    `json:"calls"`
-	Retries      int64    `json:"retries"`
+	Retries      int64    `json:"retries"`        // calls beyond the first of each item in this run
 	CallsPerDone *float64 `json:"calls_per_done"` // of this run; null when it did nothing
 	P50          float64  `json:"p50_ms"`         // of the items done in this run, with all their waits
 	P95          float64  `json:"p95_ms"`
@@ -138,6 +138,9 @@ func (r *run) finish(now time.Time) {
 		return cmp.Or(cmp.Compare(b.Count, a.Count), strings.Compare(a.Signature, b.Signature))
 	})
 	rep.Signatures = rep.Signatures[:min(len(rep.Signatures), topSignatures)]
+	for _, names := range [][]string{rep.DeadItems, rep.PendingItems, rep.LostItems} {
+		slices.Sort(names)
+	}
 	rep.Alerts = append(rep.Alerts, r.alarms.list...)
 	rep.Seconds = max(0, now.Sub(r.began).Seconds())
 	rep.Exit, rep.State = r.exit()

@@ -112,6 +112,9 @@ func holdThroughAnOutage(t *testing.T, retried bool) {
 			t.Errorf("%s paid for the outage: %v", id, r.Err)
 		}
 	}
+	if rep.Retries != rep.Calls-200 {
+		t.Errorf("%d retries of %d calls for 200 items", rep.Retries, rep.Calls)
+	}
 	if rep.Trips != 1 {
 		t.Errorf("%d trips", rep.Trips)
 	}
