@@ -35,7 +35,6 @@ type guardConfig struct {
 	limit    int64             // tokens a day
 	headroom float64           // share kept back; 0 = none
 	rpm      int               // calls a minute the key allows; 0 = measure it
-	hold     time.Duration     // how long an item waits for an open breaker; 0 = stop at once
 	cooldown time.Duration     // how long the breaker stays open at first; 0 = 30s
 	backoff  time.Duration     // the longest first wait before a retry; 0 = 1.5s
 	clock    budget.Clock      // nil = real time
@@ -86,7 +85,7 @@ func newGuards(c guardConfig) (_ *guards, err error) {
 		return nil, err
 	}
 	if g.again, err = retry.New(retry.Config{
-		Base: c.backoff, Hold: c.hold, Clock: c.clock,
+		Base: c.backoff, Clock: c.clock,
 	}); err != nil {
 		return nil, err
 	}

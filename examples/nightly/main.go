@@ -6,8 +6,12 @@
 //	go run ./examples/nightly           a night in half a minute, on a fake upstream
 //	go run ./examples/nightly -naive    the same night with the loop everybody writes first
 //
-// guard.go is the wiring, for pasting into a program of your own. The rest is
-// the program: inbox and results, the loop of workers, the report.
+// guard.go is the wiring, for pasting into a program of your own, and night.go
+// the run, which package batch does. The rest is the program: inbox, model, what
+// is printed.
+//
+//	go run ./examples/nightly -record tape                                records the night
+//	go run ./examples/nightly -replay tape -fault every=3,status=429      replays it, with a storm
 //
 // Run again on the same -dir it does only what is missing. -base-url, -model,
 // -limit and a key in the environment point it at any OpenAI-compatible server.
@@ -24,9 +28,9 @@ import (
 	"os/signal"
 	"path/filepath"
 	"syscall"
-	"time"
 
 	"github.com/nightfuse/nightfuse/budget"
+	"github.com/nightfuse/nightfuse/deadletter/batch"
 	"github.com/nightfuse/nightfuse/internal/durable"
 )
 
@@ -53,6 +57,12 @@ type program struct {
 	// -naive, they just kill it: nothing is in flight that could be lost.
 	notify func() <-chan os.Signal
 
+	// results is where results go; nil = the work folder's.
+	results batch.Results
+
+	// check refuses a summary that says nothing; nil = checkSummary.
+	check func(string) error
+
 	// base is the transport under the guards; nil = the demo's fake on
 	// loopback, or the network with -base-url.
 	base http.RoundTripper
@@ -74,7 +84,7 @@ func (p *program) run(ctx context.Context) int {
 	case rep == nil:
 		return exitUsage
 	case err != nil && rep.Exit < exitLost:
-		rep.Exit, rep.State = exitLost, "failed: not everything could be kept"
+		rep.Exit, rep.State, rep.Complete = exitLost, "failed: not everything could be kept", false
 	}
 	rep.print(p.stdout)
 	return rep.Exit
@@ -120,20 +130,24 @@ func (p *program) night(ctx context.Context, o *options) (_ *report, err error) 
 		defer stop()
 	}
 
-	show := newProgress(p.stderr, p.clk)
-	begin := p.clk.Now()
+	stop, err := p.tape(o)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, stop()) }()
 	var rep *report
 	if o.naive {
+		begin := p.clk.Now()
 		m.client = &http.Client{Transport: p.base}
-		rep, err = naive(ctx, p.clk, m, filepath.Join(o.dir, "naive"), items, o.workers, show)
+		if rep, err = naive(ctx, p.clk, m, filepath.Join(o.dir, "naive"), items, o.workers); rep != nil {
+			rep.finish(begin, p.clk.Now())
+		}
 	} else {
-		rep, err = p.guarded(ctx, o, m, items, show)
+		rep, err = p.guarded(ctx, o, m, items)
 	}
 	if rep == nil {
 		return nil, err
 	}
-	rep.Started = begin.UTC()
-	rep.finish(p.clk.Now())
 	return rep, errors.Join(err, rep.write(o.reportPath()))
 }
 
@@ -148,7 +162,7 @@ func (p *program) startFake(o *options, m *model, items []item) (stop func(), er
 	if o.limit == 0 {
 		o.limit = quota
 	}
-	if p.base != nil {
+	if p.base != nil || o.replay != "" {
 		return func() {}, nil
 	}
 	fake, err := demoUpstream(o.upstream, o.seed, quota, p.clk)
@@ -178,6 +192,3 @@ func fakeQuota(m *model, items []item) (int64, error) {
 	}
 	return 2 * need, nil
 }
-
-// grace is how long a run that was told to stop waits for the calls in flight.
-const grace = 30 * time.Second

@@ -8,6 +8,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/nightfuse/nightfuse/deadletter/batch"
 )
 
 // The loop that caused both stories: every error is retried, at once in step
@@ -20,7 +22,7 @@ const (
 )
 
 // naive runs it over the items and reports what became of them.
-func naive(ctx context.Context, clk clock, m *model, dir string, items []item, workers int, show *progress) (*report, error) {
+func naive(ctx context.Context, clk clock, m *model, dir string, items []item, workers int) (*report, error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return nil, err
 	}
@@ -31,17 +33,16 @@ func naive(ctx context.Context, clk clock, m *model, dir string, items []item, w
 		wg                         sync.WaitGroup
 		work                       = make(chan item)
 	)
-	show.start(len(items), func() (int64, string) { return done.Load(), "" })
 	for range workers {
 		wg.Go(func() {
 			for it := range work {
-				var summary string
+				var text string
 				wait := naiveWait
 				for range naiveAttempts {
 					calls.Add(1)
 					s, n, err := m.ask(ctx, it)
 					if err == nil {
-						summary = s
+						text = s
 						tokens.Add(n)
 						break
 					}
@@ -52,10 +53,10 @@ func naive(ctx context.Context, clk clock, m *model, dir string, items []item, w
 					wait = min(2*wait, naiveMaxWait)
 				}
 				// The catch-all: whatever happened, the item has a summary.
-				if checkSummary(summary) != nil {
+				if checkSummary(text) != nil {
 					empty.Add(1)
 				}
-				b, err := json.Marshal(result{Item: it.File, SHA256: it.SHA256, Model: m.name, Summary: summary})
+				b, err := json.Marshal(summary{Summary: text, Model: m.name})
 				if err == nil {
 					err = os.WriteFile(filepath.Join(dir, it.File), b, 0o644)
 				}
@@ -76,13 +77,16 @@ feed:
 	}
 	close(work)
 	wg.Wait()
-	show.stop()
-	n := int(done.Load())
+	n, total := done.Load(), int64(len(items))
 	return &report{
-		Mode: "naive", State: "finished", Exit: exitDone,
-		Total: len(items), Done: n, Empty: int(empty.Load()), Pending: len(items) - n,
-		Calls: calls.Load(), Retries: max(0, calls.Load()-int64(n)), TokensActual: tokens.Load(),
-		Signatures: []signatureCount{},
+		Mode: "naive", Empty: empty.Load(), Signatures: []signatureCount{},
+		Report: batch.Report{
+			V: 1, Name: "nightly", State: "finished", Complete: true,
+			Total: total, Done: n, Pending: total - n,
+			Calls: calls.Load(), Retries: max(0, calls.Load()-n), TokensActual: tokens.Load(),
+			DeadItems: []string{}, PendingItems: []string{}, LostItems: []string{},
+			Alerts: []batch.Alert{}, Warnings: []string{},
+		},
 	}, failed
 }
 

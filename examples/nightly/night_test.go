@@ -16,6 +16,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/nightfuse/nightfuse/deadletter/batch"
 	"github.com/nightfuse/nightfuse/internal/fakemodel"
 )
 
@@ -99,7 +100,7 @@ func checkConserved(t *testing.T, dir string, o outcome) {
 	if r.Done+r.Dead+r.Pending+r.Lost != r.Total || r.Lost != 0 {
 		t.Errorf("done %d + dead %d + pending %d + lost %d is not total %d", r.Done, r.Dead, r.Pending, r.Lost, r.Total)
 	}
-	if len(r.DeadItems) != r.Dead || len(r.PendingItems) != r.Pending {
+	if len(r.DeadItems) != int(r.Dead) || len(r.PendingItems) != int(r.Pending) {
 		t.Errorf("named are %d dead and %d pending, counted %d and %d", len(r.DeadItems), len(r.PendingItems), r.Dead, r.Pending)
 	}
 	if r.Exit != o.exit {
@@ -109,27 +110,31 @@ func checkConserved(t *testing.T, dir string, o outcome) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(files) != r.Done {
+	if len(files) != int(r.Done) {
 		t.Errorf("%d result files, %d done", len(files), r.Done)
 	}
-	for _, f := range files {
-		b, err := os.ReadFile(f)
-		if err != nil {
-			t.Fatal(err)
-		}
-		var res result
-		if err := json.Unmarshal(b, &res); err != nil || checkSummary(res.Summary) != nil {
-			t.Errorf("%s is no result: %s", f, b)
+	for id, b := range folder(t, dir).All(func(err error) { t.Error(err) }) {
+		if err := checkResult(checkSummary)(batch.Item{}, b); err != nil {
+			t.Errorf("%s is no result: %v", id, err)
 		}
 	}
 	if r.Spent > r.SoftCap {
 		t.Errorf("spent %d above the soft cap %d", r.Spent, r.SoftCap)
 	}
 	last := lastLine(o.stdout)
-	want := fmt.Sprintf("calls=%d done=%d dead=%d pending=%d lost=0 exit=%d", r.Calls, r.Done, r.Dead, r.Pending, r.Exit)
-	if !strings.HasSuffix(last, want) {
-		t.Errorf("last line %q, want it to end in %q", last, want)
+	if last != r.String() || !strings.Contains(last, fmt.Sprintf(" calls=%d done=%d ", r.Calls, r.Done)) {
+		t.Errorf("last line %q, want %q", last, r)
 	}
+}
+
+// folder is the results in a work folder.
+func folder(t *testing.T, dir string) *batch.Folder {
+	t.Helper()
+	f, err := batch.OpenFolder(filepath.Join(dir, "results"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return f
 }
 
 func lastLine(s string) string {
@@ -145,11 +150,11 @@ func TestNight(t *testing.T) {
 		first := runNight(t, up, dir)
 		checkConserved(t, dir, first)
 		r := first.report
-		if r.Total != items || r.Pending != 0 || first.exit != exitDead {
-			t.Errorf("total %d, pending %d, exit %d: want %d, 0, %d\n%s", r.Total, r.Pending, first.exit, items, exitDead, first.stdout)
+		if r.Total != items || r.Pending != 0 || first.exit != batch.ExitDead {
+			t.Errorf("total %d, pending %d, exit %d: want %d, 0, %d\n%s", r.Total, r.Pending, first.exit, items, batch.ExitDead, first.stdout)
 		}
 		seen := up.Stats()
-		poisoned := seen.Fates[fakemodel.FatePoison]
+		poisoned := int64(seen.Fates[fakemodel.FatePoison])
 		if r.Dead < poisoned || r.Dead > poisoned+20 {
 			t.Errorf("%d dead letters of %d poison items and a few that stay empty", r.Dead, poisoned)
 		}
@@ -178,8 +183,8 @@ func TestOnlyRateLimits(t *testing.T) {
 		o := runNight(t, up, dir)
 		checkConserved(t, dir, o)
 		calls := up.Stats().Calls
-		if calls > 64 || o.exit != exitBreaker || o.report.Pending != 4000 {
-			t.Errorf("%d calls, exit %d, %d pending: want at most 64, %d, 4000", calls, o.exit, o.report.Pending, exitBreaker)
+		if calls > 64 || o.exit != batch.ExitStopped || o.report.Pending != 4000 {
+			t.Errorf("%d calls, exit %d, %d pending: want at most 64, %d, 4000", calls, o.exit, o.report.Pending, batch.ExitStopped)
 		}
 		if tr := o.report.Tripped; tr == nil || tr.Signature == "" || !strings.Contains(tr.Template, "429") {
 			t.Errorf("tripped = %+v, want the signature of a 429", tr)
@@ -187,7 +192,7 @@ func TestOnlyRateLimits(t *testing.T) {
 
 		// The state outlives the run: at once again, nothing is sent.
 		o = runNight(t, up, dir, "-hold", "0")
-		if n := up.Stats().Calls - calls; n != 0 || o.exit != exitBreaker {
+		if n := up.Stats().Calls - calls; n != 0 || o.exit != batch.ExitStopped {
 			t.Errorf("%d calls against an open breaker, exit %d", n, o.exit)
 		}
 	})
@@ -215,13 +220,13 @@ func TestRefusedKey(t *testing.T) {
 		dir, up := nightDir(t, 4000), upstream(t, "401")
 		o := runNight(t, up, dir)
 		checkConserved(t, dir, o)
-		if n := up.Stats().Calls; n > 33 || o.exit != exitBreaker || o.report.Pending != 4000 {
-			t.Errorf("%d calls, exit %d, pending %d: want at most 33, %d, 4000", n, o.exit, o.report.Pending, exitBreaker)
+		if n := up.Stats().Calls; n > 33 || o.exit != batch.ExitStopped || o.report.Pending != 4000 {
+			t.Errorf("%d calls, exit %d, pending %d: want at most 33, %d, 4000", n, o.exit, o.report.Pending, batch.ExitStopped)
 		}
 
 		// With the key mended everything is done: no item died of the old one.
 		dir = nightDir(t, 200)
-		if o := runNight(t, up, dir); o.exit != exitBreaker {
+		if o := runNight(t, up, dir); o.exit != batch.ExitStopped {
 			t.Errorf("exit %d\n%s", o.exit, o.stdout)
 		}
 		time.Sleep(time.Hour)
@@ -245,14 +250,14 @@ func TestLimit(t *testing.T) {
 		o := runNight(t, up, dir, limit...)
 		checkConserved(t, dir, o)
 		r := o.report
-		if o.exit != exitBudget || r.Pending == 0 || r.Spent != up.Stats().Tokens || r.SoftCap > need*6/10 {
+		if o.exit != batch.ExitBudget || r.Pending == 0 || r.Spent != up.Stats().Tokens || r.SoftCap > need*6/10 {
 			t.Errorf("exit %d, pending %d, spent %d (billed %d) of soft cap %d, limit %d", o.exit, r.Pending, r.Spent, up.Stats().Tokens, r.SoftCap, need*6/10)
 		}
 		if float64(r.Spent) < 0.95*float64(r.SoftCap) {
 			t.Errorf("spent %d: far below the soft cap %d", r.Spent, r.SoftCap)
 		}
 
-		for day := 0; o.exit == exitBudget && day < 5; day++ {
+		for day := 0; o.exit == batch.ExitBudget && day < 5; day++ {
 			time.Sleep(24 * time.Hour)
 			o = runNight(t, up, dir, limit...)
 			checkConserved(t, dir, o)
@@ -303,7 +308,7 @@ func TestInboxFileThatIsNoItem(t *testing.T) {
 
 		o := runNight(t, up, dir)
 		checkConserved(t, dir, o)
-		if diff := cmp.Diff(o.report.DeadItems, []string{"b.json", "c.json"}); diff != "" || o.report.Done != 1 || o.exit != exitDead {
+		if diff := cmp.Diff(o.report.DeadItems, []string{"b.json", "c.json"}); diff != "" || o.report.Done != 1 || o.exit != batch.ExitDead {
 			t.Errorf("exit %d, done %d, dead items (-got +want):\n%s", o.exit, o.report.Done, diff)
 		}
 		if n := up.Stats().Calls; n != 1 {
@@ -339,7 +344,7 @@ func TestChangedInputIsDoneAgain(t *testing.T) {
 			t.Errorf("skipped %d, %d calls: want it done again", o.report.Skipped, up.Stats().Calls)
 		}
 		// Half a result, such as a full disk leaves with other tools, is none.
-		write(t, filepath.Join(dir, "results", "a.result.json"), `{"item":"a.json","summ`)
+		write(t, folder(t, dir).Path("a.json"), `{"item":"a.json","summ`)
 		if o := runNight(t, up, dir); o.report.Skipped != 0 || o.exit != exitDone {
 			t.Errorf("skipped %d, exit %d: half a result passed as done", o.report.Skipped, o.exit)
 		}
@@ -386,7 +391,7 @@ func TestSignals(t *testing.T) {
 				if d := time.Since(begin); d > time.Minute {
 					t.Errorf("stopped after %v", d)
 				}
-				if !c.hang && o.report.Done != up.Stats().Calls {
+				if !c.hang && int(o.report.Done) != up.Stats().Calls {
 					t.Errorf("%d done of %d calls: those in flight were not waited for", o.report.Done, up.Stats().Calls)
 				}
 			})
@@ -478,7 +483,7 @@ func TestResultsCannotBeKept(t *testing.T) {
 		})
 		o := runNight(t, base, dir, "-workers", "4")
 		r := o.report
-		if o.exit != exitLost || r.Lost == 0 || len(r.LostItems) != r.Lost || r.Lost > 4 || len(r.Warnings) == 0 {
+		if o.exit != exitLost || r.Lost == 0 || len(r.LostItems) != int(r.Lost) || r.Lost > 4 || len(r.Warnings) == 0 {
 			t.Errorf("exit %d, lost %d %v, warnings %v", o.exit, r.Lost, r.LostItems, r.Warnings)
 		}
 		if calls := up.Stats().Calls; calls > 24 {
@@ -545,7 +550,7 @@ func TestOddInboxFiles(t *testing.T) {
 		for range 2 {
 			o := runNight(t, up, dir)
 			checkConserved(t, dir, o)
-			if o.report.Done != 2 || o.report.Dead != 5 || o.exit != exitDead || up.Stats().Calls != 2 {
+			if o.report.Done != 2 || o.report.Dead != 5 || o.exit != batch.ExitDead || up.Stats().Calls != 2 {
 				t.Errorf("done %d, dead %v, exit %d, %d calls", o.report.Done, o.report.DeadItems, o.exit, up.Stats().Calls)
 			}
 		}

@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 	"strings"
 	"time"
+
+	"github.com/nightfuse/nightfuse/deadletter/fixture"
 )
 
 // options are what the flags and the environment say.
@@ -26,6 +28,9 @@ type options struct {
 	report   string
 	naive    bool
 	again    bool
+	record   string
+	replay   string
+	faults   []fixture.Fault
 	baseURL  string
 	model    string
 	key      string
@@ -60,13 +65,19 @@ Flags:`)
 	f.Float64Var(&o.headroom, "headroom", 0.15, "share of -limit and -rpm kept back for people and retries")
 	f.StringVar(&o.owner, "owner", "nightly", "who the tokens are booked to")
 	f.IntVar(&o.rpm, "rpm", 0, "`calls` a minute that the key allows (default: the fake's; with -base-url it is measured)")
-	f.DurationVar(&o.hold, "hold", 0, "how long an item waits for an open breaker (default 10s; with -base-url 1h)")
+	f.DurationVar(&o.hold, "hold", 0, "how long the run waits for an open breaker (default 10s; with -base-url 1h)")
 	f.Uint64Var(&o.seed, "seed", 1, "seed of the fake's night")
 	f.StringVar(&o.report, "report", "", "`file` for the JSON report (default: report.json in -dir)")
 	f.BoolVar(&o.again, "again", false, "do the dead letters again, too; what succeeds is a dead letter no more")
 	f.BoolVar(&o.naive, "naive", false, "run the loop that caused the stories instead, on the same night")
 	f.StringVar(&o.baseURL, "base-url", "", "an OpenAI-compatible server, `URL` up to /v1; the key comes from "+strings.Join(keyNames, " or "))
 	f.StringVar(&o.model, "model", "", "model name (required with -base-url)")
+	f.StringVar(&o.record, "record", "", "`folder` to record every call in, for -replay")
+	f.StringVar(&o.replay, "replay", "", "`folder` of a recording that answers in place of the upstream")
+	f.Func("fault", "make calls fail: `every=3,status=429` answers every third with a 429", func(s string) (err error) {
+		o.faults, err = parseFault(s)
+		return err
+	})
 	if err := f.Parse(args); err != nil {
 		return nil, err
 	}
@@ -83,6 +94,9 @@ Flags:`)
 	}
 	if o.workers < 1 {
 		bad("-workers: %d; at least 1", o.workers)
+	}
+	if o.record != "" && o.replay != "" {
+		bad("-record and -replay: one of them")
 	}
 	if o.rpm < 0 {
 		bad("-rpm: %d; calls a minute, 0 = not known", o.rpm)

@@ -9,64 +9,31 @@ import (
 	"strings"
 	"time"
 
+	"github.com/nightfuse/nightfuse/deadletter/batch"
 	"github.com/nightfuse/nightfuse/internal/durable"
 )
 
-// Exit codes. If several apply: 130 or 143, 5, 3, 2, 4.
+// The exit codes that the program gives itself; the others are the batch's.
 const (
-	exitDone    = 0   // every item has a result
-	exitUsage   = 1   // bad flags, input or folders; nothing was sent
-	exitBreaker = 2   // the breaker is open: the upstream is down, or refuses the key
-	exitBudget  = 3   // the day's budget is used up
-	exitDead    = 4   // everything was tried, dead letters remain
-	exitLost    = 5   // an answer or a dead letter could not be kept
-	exitSignal  = 128 // plus the signal's number
+	exitDone  = batch.ExitDone
+	exitUsage = batch.ExitUsage
+	exitLost  = batch.ExitLost
 )
 
-// report is what a run writes to report.json, last and atomically. The next
-// step of a pipeline checks complete.
+// report is what a run writes to report.json, atomically: the batch's own, and
+// what only this program knows. The next step of a pipeline checks complete.
 type report struct {
-	Mode     string `json:"mode"`  // guarded or naive
-	State    string `json:"state"` // finished, or why it stopped
-	Complete bool   `json:"complete"`
-	Exit     int    `json:"exit"`
-
-	// Total = Done + Dead + Pending + Lost. Skipped is the part of Done that
-	// earlier runs did.
-	Total   int `json:"total"`
-	Skipped int `json:"skipped"`
-	Done    int `json:"done"`
-	Dead    int `json:"dead"`
-	Pending int `json:"pending"`
-	Lost    int `json:"lost"`
+	batch.Report
+	Mode string `json:"mode"` // guarded or naive
 	// Empty counts the results that hold no summary and are marked done all
 	// the same. Only the naive loop writes such.
-	Empty int `json:"empty"`
-
-	Calls   int64 `json:"calls"`
-	Retries int64 `json:"retries"`
-	// CallsPerDone is null when this run did nothing.
-	CallsPerDone *float64 `json:"calls_per_done"`
-	Trips        int64    `json:"trips"`
-
-	TokensEstimated int64 `json:"tokens_estimated"`
-	TokensActual    int64 `json:"tokens_actual"`
+	Empty int64 `json:"empty"`
 	// Spent is the window's spend by all runs, SoftCap what it is kept under.
 	Spent   int64 `json:"spent"`
 	SoftCap int64 `json:"soft_cap"`
-
 	// Tripped is the error that opened the breaker, if it is open at the end.
 	Tripped    *signatureCount  `json:"tripped,omitempty"`
-	Signatures []signatureCount `json:"signatures"` // of the dead letters, most frequent first
-
-	DeadItems    []string `json:"dead_items"`
-	PendingItems []string `json:"pending_items"`
-	LostItems    []string `json:"lost_items"`
-
-	Warnings []string `json:"warnings,omitempty"`
-
-	Started time.Time `json:"started"`
-	Seconds float64   `json:"seconds"`
+	Signatures []signatureCount `json:"signatures"` // of all dead letters, most frequent first
 }
 
 type signatureCount struct {
@@ -75,17 +42,11 @@ type signatureCount struct {
 	Count     int    `json:"count,omitempty"`
 }
 
-// finish fills in what follows from the counts.
-func (r *report) finish(end time.Time) {
-	for _, list := range []*[]string{&r.DeadItems, &r.PendingItems, &r.LostItems} {
-		if *list == nil {
-			*list = []string{} // an empty list in JSON, not null
-		}
-	}
-	r.Seconds = max(0, end.Sub(r.Started).Seconds())
-	r.Complete = r.Exit == exitDone
-	if fresh := r.Done - r.Skipped; fresh > 0 {
-		per := float64(r.Calls) / float64(fresh)
+// finish fills in the times of a report that the batch has not made.
+func (r *report) finish(begin, end time.Time) {
+	r.Started, r.Seconds = begin.UTC(), max(0, end.Sub(begin).Seconds())
+	if r.Done > 0 {
+		per := float64(r.Calls) / float64(r.Done)
 		r.CallsPerDone = &per
 	}
 }
@@ -95,7 +56,7 @@ func (r *report) write(path string) error {
 	if err != nil {
 		return err
 	}
-	if err := durable.WriteFile(nil, path, append(b, '\n'), 0o644); err != nil {
+	if err := durable.WriteFile(nil, path, append(b, '\n'), 0o600); err != nil {
 		return fmt.Errorf("report: %w", err)
 	}
 	return nil
@@ -106,7 +67,10 @@ func checkReport(path string) error {
 	if info, err := os.Stat(path); err == nil && info.IsDir() {
 		return fmt.Errorf("-report: %s is a folder", path)
 	}
-	return checkWritable("-report", filepath.Dir(path))
+	if _, err := os.Stat(filepath.Dir(path)); err != nil {
+		return fmt.Errorf("-report: %w", err)
+	}
+	return nil
 }
 
 // print writes the summary for people: a table row, so that two runs can be
@@ -146,8 +110,7 @@ func (r *report) print(w io.Writer) {
 			fmt.Fprintln(w)
 		}
 	}
-	state, _, _ := strings.Cut(r.State, ":")
-	fmt.Fprintf(w, "state=%s calls=%d done=%d dead=%d pending=%d lost=%d exit=%d\n", state, r.Calls, r.Done, r.Dead, r.Pending, r.Lost, r.Exit)
+	fmt.Fprintln(w, r.Report)
 }
 
 // maxShown is how many names and signatures are printed; the report has all.

@@ -28,7 +28,7 @@ var RealTime = map[string]Use{
 	"internal/durable/replace.go":          {"Since", "the age of a file by the file system's clock"},
 	"internal/durable/durabletest/disk.go": {"Now", "is the file system whose files have that age"},
 
-	"examples/nightly/progress.go":         {"Now After", "a program, whose clock is the wall's"},
+	"examples/nightly/clock.go":            {"Now After", "a program, whose clock is the wall's"},
 	"signature/internal/measure/speed.go":  {"Now Since", "a program that measures how long signing takes"},
 	"deadletter/cmd/deadletter/options.go": {"Now", "a program, whose clock is the wall's"},
 	"deadletter/inspect/inspect.go":        {"Now", "the Clock that nil stands for"},
