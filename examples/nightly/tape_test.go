@@ -22,9 +22,10 @@ import (
 	"github.com/nightfuse/nightfuse/deadletter/fixture/nighttest"
 )
 
-// The guards as the demo sets them: calls an item may make in a run, a hold's
-// probe included.
-const maxCalls = 5
+// maxCalls is how many calls an item may make in a run with one outage: three
+// until the breaker opens before its fourth, one as a probe, and the four of a
+// retry when it comes again.
+const maxCalls = 8
 
 // shelf is results in memory: thousands of files in each of several nights would
 // take minutes to sync.
@@ -281,7 +282,9 @@ func TestTapeFlags(t *testing.T) {
 		t.Errorf("replay: exit %d\n%s%s", o.exit, o.stdout, o.stderr)
 	}
 	o = runNight(t, nil, t.TempDir(), "-n", "30", "-replay", tape, "-fault", "every=3,status=503")
-	if o.report.Done != 30 || o.report.Calls <= 30 {
+	// Which calls are met depends on the order of the workers: an item may meet
+	// four.
+	if r := o.report; r.Done < 20 || r.Done+r.Dead != 30 || r.Calls <= 30 {
 		t.Errorf("with faults: exit %d\n%s%s", o.exit, o.stdout, o.stderr)
 	}
 	for _, c := range []struct{ args, want string }{
