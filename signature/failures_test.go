@@ -9,6 +9,7 @@ import (
 	"math/rand/v2"
 	"net"
 	"net/http"
+	"os"
 	"testing"
 	"time"
 )
@@ -61,6 +62,9 @@ func newLab(t *testing.T) *lab {
 		l.boxes = append(l.boxes, newBox(t, i*i, host))
 	}
 	if len(l.silent) == 0 {
+		if os.Getenv("CI") != "" {
+			t.Fatal("no loopback: the failures of real connections cannot be made")
+		}
 		t.Skip("no loopback")
 	}
 	return l
