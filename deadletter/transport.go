@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/nightfuse/nightfuse/internal/call"
 	"github.com/nightfuse/nightfuse/internal/chain"
@@ -19,6 +20,13 @@ import (
 )
 
 type link = chain.Link
+
+// What is read of a failed answer before it is given to the caller, at most: a
+// slow body must hold up nobody.
+const (
+	headLimit = 8 << 10
+	headTime  = 2 * time.Second
+)
 
 // Transport is an http.RoundTripper that keeps the requests that fail for good.
 // It is the outermost of the module's transports: what comes out of it has been
@@ -145,7 +153,7 @@ func (s *sending) answer(resp *http.Response) (*http.Response, error) {
 	}
 	if resp.StatusCode >= 400 || d == Keep {
 		// The head of the answer says why. A read error leaves what was read.
-		_, _, _ = view.Hold(8 << 10)
+		_, _, _ = view.Hold(headLimit, headTime)
 		v := view.Verdict()
 		v.Status = resp.StatusCode
 		err := told

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/nightfuse/nightfuse/internal/modelapi"
 )
@@ -81,7 +82,7 @@ func BenchmarkHold(b *testing.B) {
 	benchmark(b, jsonType, good, func(resp *http.Response) {
 		v := modelapi.Watch(attempt(), resp, noon)
 		v.OnEnd(func(modelapi.Verdict) {})
-		_, _, _ = v.Hold(4 << 20)
+		_, _, _ = v.Hold(4<<20, time.Minute)
 		drain(resp)
 	})
 }

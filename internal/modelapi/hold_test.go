@@ -5,8 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/http"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/nightfuse/nightfuse/internal/modelapi"
 )
@@ -46,7 +49,7 @@ func TestHold(t *testing.T) {
 					v := modelapi.Watch(nil, resp, noon)
 					told := 0
 					v.OnEnd(func(modelapi.Verdict) { told++ })
-					data, whole, err := v.Hold(limit)
+					data, whole, err := v.Hold(limit, time.Minute)
 					if err != nil {
 						t.Fatal(err)
 					}
@@ -61,7 +64,7 @@ func TestHold(t *testing.T) {
 					if c := v.Verdict().Class; c != want || (told == 1) != fits {
 						t.Errorf("after Hold %v, end told %d times", c, told)
 					}
-					if again, _, _ := v.Hold(limit); !bytes.Equal(again, data) {
+					if again, _, _ := v.Hold(limit, time.Minute); !bytes.Equal(again, data) {
 						t.Error("a second Hold returns other bytes")
 					}
 					got, err := io.ReadAll(resp.Body)
@@ -82,11 +85,11 @@ func TestHoldAgainWithALargerLimit(t *testing.T) {
 	t.Parallel()
 	resp := response(200, jsonType, good, 7)
 	v := modelapi.Watch(nil, resp, noon)
-	small, whole, _ := v.Hold(10)
+	small, whole, _ := v.Hold(10, time.Minute)
 	if whole || string(small) != good[:10] {
 		t.Errorf("%q %v", small, whole)
 	}
-	all, whole, _ := v.Hold(1000)
+	all, whole, _ := v.Hold(1000, time.Minute)
 	if !whole || string(all) != good || string(small) != good[:10] {
 		t.Errorf("%q %v", all, whole)
 	}
@@ -100,7 +103,7 @@ func TestHoldOfAStreamReadsNothing(t *testing.T) {
 	src := &chunked{data: []byte("data: [DONE]\n\n")}
 	resp := response(200, sseType, "", 0)
 	resp.Body = src
-	if data, whole, err := modelapi.Watch(nil, resp, noon).Hold(100); data != nil || whole || err != nil {
+	if data, whole, err := modelapi.Watch(nil, resp, noon).Hold(100, time.Minute); data != nil || whole || err != nil {
 		t.Error(data, whole, err)
 	}
 	if len(src.data) == 0 {
@@ -114,7 +117,7 @@ func TestHoldGivesTheReadErrorTwice(t *testing.T) {
 	resp := response(200, jsonType, "", 0)
 	resp.Body = &chunked{data: []byte(good[:20]), err: reset}
 	v := modelapi.Watch(nil, resp, noon)
-	data, whole, err := v.Hold(1000)
+	data, whole, err := v.Hold(1000, time.Minute)
 	if string(data) != good[:20] || whole || err != reset {
 		t.Errorf("%q %v %v", data, whole, err)
 	}
@@ -137,11 +140,114 @@ func TestHoldAfterAForeignReader(t *testing.T) {
 	_ = resp.Body.Close()
 	resp.Body = io.NopCloser(bytes.NewReader(data))
 	v := modelapi.Watch(box, resp, noon)
-	held, whole, err := v.Hold(1000)
+	held, whole, err := v.Hold(1000, time.Minute)
 	if string(held) != good || !whole || err != nil {
 		t.Errorf("%q %v %v", held, whole, err)
 	}
 	if got, _ := io.ReadAll(resp.Body); string(got) != good {
 		t.Errorf("%q", got)
+	}
+}
+
+// slow is a body that gives its chunks when they come. A Close ends its reads.
+func slow(t *testing.T, status int) (*http.Response, *io.PipeWriter) {
+	t.Helper()
+	resp := response(status, jsonType, "", 0)
+	r, w := io.Pipe()
+	resp.Body, resp.ContentLength = r, -1
+	return resp, w
+}
+
+// A Hold ends in time; what comes later passes, and is seen, as if there had
+// been none.
+func TestHoldOfASlowBody(t *testing.T) {
+	t.Parallel()
+	const head, rest = `{"error":{"code":"insuff`, `icient_quota"}}`
+	synctest.Test(t, func(t *testing.T) {
+		resp, w := slow(t, 429)
+		v := modelapi.Watch(nil, resp, noon)
+		told := 0
+		v.OnEnd(func(modelapi.Verdict) { told++ })
+		go func() { _, _ = io.WriteString(w, head) }()
+		for i := range 3 {
+			start := time.Now()
+			data, whole, err := v.Hold(1000, 2*time.Second)
+			if string(data) != head || whole || err != nil || time.Since(start) != 2*time.Second {
+				t.Errorf("Hold %d: %q %v %v after %v", i, data, whole, err, time.Since(start))
+			}
+		}
+		go func() {
+			time.Sleep(time.Minute)
+			_, _ = io.WriteString(w, rest)
+			_ = w.Close()
+		}()
+		if got, err := io.ReadAll(resp.Body); string(got) != head+rest || err != nil {
+			t.Errorf("%q %v", got, err)
+		}
+		if d := v.Verdict(); d.Class != modelapi.Quota || told != 1 {
+			t.Errorf("%v, told %d times", d.Class, told)
+		}
+	})
+}
+
+// breaking is a body whose Close lets nothing overtake it.
+type breaking struct{ io.ReadCloser }
+
+func (b breaking) Close() error {
+	err := b.ReadCloser.Close()
+	synctest.Wait()
+	return err
+}
+
+// A Close ends the read that a Hold has left behind, and is what the answer
+// ended with.
+func TestCloseAfterAHoldOfASlowBody(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) { // fails if a goroutine stays
+		resp, _ := slow(t, 200)
+		resp.Body = breaking{resp.Body}
+		v := modelapi.Watch(nil, resp, noon)
+		if data, whole, err := v.Hold(1000, time.Second); len(data) > 0 || whole || err != nil {
+			t.Errorf("%q %v %v", data, whole, err)
+		}
+		if err := resp.Body.Close(); err != nil {
+			t.Error(err)
+		}
+		synctest.Wait()
+		if d := v.Verdict(); d.Err != nil {
+			t.Errorf("a body that was closed ended by %v", d.Err)
+		}
+		if _, err := resp.Body.Read(make([]byte, 1)); !errors.Is(err, http.ErrBodyReadAfterClose) {
+			t.Errorf("a Read after Close: %v", err)
+		}
+	})
+}
+
+// A panic behind a Hold is the panic of whoever waits for the bytes.
+func TestPanicBehindAHold(t *testing.T) {
+	t.Parallel()
+	for _, late := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			resp, w := slow(t, 400)
+			v := modelapi.Watch(nil, resp, noon)
+			v.OnEnd(func(modelapi.Verdict) { panic("hook") })
+			go func() {
+				if late {
+					time.Sleep(time.Minute)
+				}
+				_ = w.Close()
+			}()
+			defer func() {
+				if p := recover(); p != "hook" {
+					t.Errorf("late %v: recovered %v", late, p)
+				}
+			}()
+			_, _, _ = v.Hold(1000, time.Second)
+			if !late {
+				t.Error("Hold has swallowed a panic")
+			}
+			_, _ = resp.Body.Read(make([]byte, 1))
+			t.Error("Read has swallowed a panic")
+		})
 	}
 }

@@ -3,6 +3,7 @@ package modelapi_test
 import (
 	"net/http"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -81,7 +82,7 @@ func TestMayBePage(t *testing.T) {
 	if d := v.Verdict(); !v.MayBePage() || d.Class != modelapi.ServerError || !d.InBody {
 		t.Errorf("before the body: %+v", d)
 	}
-	if _, _, err := v.Hold(100); err != nil {
+	if _, _, err := v.Hold(100, time.Minute); err != nil {
 		t.Fatal(err)
 	}
 	if d := v.Verdict(); v.MayBePage() || d.Class != modelapi.OK {

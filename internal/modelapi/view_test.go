@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -343,7 +344,7 @@ func TestWithoutABody(t *testing.T) {
 			if tt.resp.Body == nil {
 				t.Error("the body is nil")
 			}
-			if data, whole, err := v.Hold(10); len(data) != 0 || !whole || err != nil {
+			if data, whole, err := v.Hold(10, time.Minute); len(data) != 0 || !whole || err != nil {
 				t.Error(data, whole, err)
 			}
 		})

@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
+	"time"
 )
 
 // firstThen misbehaves on the first request and answers the others.
@@ -146,4 +147,52 @@ func noGoroutineIsLeft(t *testing.T, s Subject) {
 			}
 		}
 	})
+}
+
+// silentFailure is an answer that reports a failure and never says why: nobody
+// may wait for its body, which is the caller's, in full and to be closed.
+func silentFailure(t *testing.T, s Subject) {
+	const head, rest = `{"error":{"message":"the first half`, ` and the second"}}`
+	for _, status := range []int{400, 401, 404, 500, 503} {
+		for _, closed := range []bool{false, true} {
+			synctest.Test(t, func(t *testing.T) {
+				goOn := make(chan struct{})
+				rt := s.New(t, roundTrip(func(req *http.Request) (*http.Response, error) {
+					consume(req)
+					r, w := io.Pipe()
+					go func() {
+						if _, err := io.WriteString(w, head); err != nil {
+							return // closed
+						}
+						<-goOn
+						_, err := io.WriteString(w, rest)
+						_ = w.CloseWithError(err)
+					}()
+					resp := answer(req, status, "")
+					resp.ContentLength, resp.Body = -1, r
+					return resp, nil
+				}))
+				limit := time.NewTimer(time.Minute)
+				resp, err := rt.RoundTrip(request(t.Context(), "http://upstream/v1", replayable, nil))
+				if !limit.Stop() {
+					t.Errorf("%d: came after more than a minute", status)
+				}
+				switch {
+				case err != nil: // of a retry
+				case closed:
+					// Beside a read in the background, which it ends.
+					_ = resp.Body.Close()
+				default:
+					close(goOn)
+					if body, err := finish(resp); body != head+rest || err != nil {
+						t.Errorf("%d: got %q, %v", status, body, err)
+					}
+				}
+				if closed || err != nil {
+					synctest.Wait()
+					close(goOn) // only now: none of our goroutines may need it
+				}
+			})
+		}
+	}
 }

@@ -69,6 +69,7 @@ func Run(t *testing.T, s Subject) {
 		{"CloseBesideRead", closeBesideRead},
 		{"UnwrapAndCloseIdle", unwraps},
 		{"ManyAtOnce", manyAtOnce},
+		{"SilentFailure", silentFailure},
 		{"NoGoroutineIsLeft", noGoroutineIsLeft},
 	} {
 		t.Run(c.name, func(t *testing.T) {
