@@ -8,6 +8,8 @@ import (
 	"os"
 	"reflect"
 	"time"
+
+	"github.com/nightfuse/nightfuse/internal/nils"
 )
 
 // Send does a letter's item again. A nil error means that the result is safe:
@@ -72,7 +74,7 @@ var (
 
 func (o Options) check(store Store, send Send) error {
 	var errs []error
-	if store == nil {
+	if nils.In(store) {
 		errs = append(errs, errors.New("deadletter: replay without a store"))
 	}
 	if send == nil && !o.DryRun {
@@ -93,6 +95,7 @@ func (o Options) check(store Store, send Send) error {
 	if o.Order != Oldest && o.Order != Cheapest {
 		errs = append(errs, fmt.Errorf("deadletter: unknown order %d", o.Order))
 	}
+	errs = append(errs, checkClock(o.Clock))
 	for _, s := range o.Filter.States {
 		if s != Dead && s != Quarantined {
 			errs = append(errs, fmt.Errorf("deadletter: letters in state %q cannot be replayed", s))

@@ -10,8 +10,10 @@ import (
 	"net/http"
 	"slices"
 	"time"
+	"unicode/utf8"
 
 	"github.com/nightfuse/nightfuse/internal/call"
+	"github.com/nightfuse/nightfuse/internal/nils"
 )
 
 // Decision is what a Classify function says of a failed item.
@@ -26,7 +28,7 @@ const (
 
 // Config says how a [Queue] works. Name and Store are required.
 type Config struct {
-	Name  string // of the queue, at most 200 bytes; one store may hold several queues
+	Name  string // of the queue, at most 200 bytes of UTF-8; one store may hold several queues
 	Store Store
 
 	// Classify decides about a failure: resp is set for an answer, err for
@@ -80,12 +82,13 @@ type Queue struct {
 // range.
 func New(c Config) (*Queue, error) {
 	var errs []error
-	if c.Name == "" || len(c.Name) > 200 {
-		errs = append(errs, fmt.Errorf("deadletter: Name %q is not 1 to 200 bytes long", c.Name))
+	if c.Name == "" || len(c.Name) > 200 || !utf8.ValidString(c.Name) {
+		errs = append(errs, fmt.Errorf("deadletter: Name %q is not 1 to 200 bytes of UTF-8", c.Name))
 	}
-	if c.Store == nil {
+	if nils.In(c.Store) {
 		errs = append(errs, errors.New("deadletter: Store is missing: use OpenJournal, or NewMemory when letters may end with the process"))
 	}
+	errs = append(errs, checkClock(c.Clock))
 	if c.MaxPayload < 0 || c.MaxPayload > maxMaxPayload {
 		errs = append(errs, fmt.Errorf("deadletter: MaxPayload %d is not between 0 and %d", c.MaxPayload, maxMaxPayload))
 	}

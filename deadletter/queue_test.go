@@ -239,6 +239,36 @@ func TestNewReportsEveryBadField(t *testing.T) {
 	}
 }
 
+// A nil pointer in a field is a field that somebody meant to set. It is told at
+// once, not by a panic at the first letter.
+func TestNilPointersAreTold(t *testing.T) {
+	t.Parallel()
+	var (
+		journal *deadletter.Journal
+		memory  *deadletter.Memory
+		clk     *clock.Mock
+	)
+	_, ofQueue := deadletter.New(deadletter.Config{Name: "not UTF-8: \xff", Store: journal, Clock: clk})
+	_, ofMemory := deadletter.StoreConfig{Clock: clk}.Memory()
+	_, ofJournal := deadletter.StoreConfig{Clock: clk}.Journal(t.TempDir())
+	_, ofReplay := deadletter.Replay(t.Context(), memory, succeed, deadletter.Options{Clock: clk})
+	for _, tt := range []struct {
+		err    error
+		fields []string
+	}{
+		{ofQueue, []string{"Name", "Store", "*clock.Mock"}},
+		{ofMemory, []string{"*clock.Mock"}},
+		{ofJournal, []string{"*clock.Mock"}},
+		{ofReplay, []string{"store", "*clock.Mock"}},
+	} {
+		for _, field := range tt.fields {
+			if tt.err == nil || !strings.Contains(tt.err.Error(), field) {
+				t.Errorf("%v does not name %s", tt.err, field)
+			}
+		}
+	}
+}
+
 func TestTransportAroundNothing(t *testing.T) {
 	t.Parallel()
 	rt := deadletter.NewTransport(nil, nil)

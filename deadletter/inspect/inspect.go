@@ -3,6 +3,7 @@ package inspect
 import (
 	"embed"
 	"errors"
+	"fmt"
 	"html/template"
 	"iter"
 	"log/slog"
@@ -10,6 +11,7 @@ import (
 	"time"
 
 	"github.com/nightfuse/nightfuse/deadletter"
+	"github.com/nightfuse/nightfuse/internal/nils"
 )
 
 // Config says what a [Handler] shows. Store is required.
@@ -55,8 +57,11 @@ var pages = template.Must(template.New("").Funcs(functions).ParseFS(files, "page
 // not fit.
 func New(c Config) (*Handler, error) {
 	var errs []error
-	if c.Store == nil {
+	if nils.In(c.Store) {
 		errs = append(errs, errors.New("inspect: Store is missing"))
+	}
+	if c.Clock != nil && nils.In(c.Clock) {
+		errs = append(errs, fmt.Errorf("inspect: Clock is a nil %T: leave it out for real time", c.Clock))
 	}
 	h := &Handler{cfg: c, mux: http.NewServeMux()}
 	if c.AllowActions != nil {

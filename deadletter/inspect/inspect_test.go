@@ -403,6 +403,16 @@ func TestNewReportsEveryBadField(t *testing.T) {
 			t.Errorf("%v does not name %s", err, field)
 		}
 	}
+	var (
+		store *deadletter.Memory
+		clk   *clock.Mock
+	)
+	_, err = inspect.New(inspect.Config{Store: store, Clock: clk})
+	for _, field := range []string{"Store", "*clock.Mock"} {
+		if err == nil || !strings.Contains(err.Error(), field) {
+			t.Errorf("%v does not name %s", err, field)
+		}
+	}
 }
 
 func ExampleNew() {

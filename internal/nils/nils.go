@@ -1,0 +1,18 @@
+// Package nils finds the nil that a comparison with nil does not: a nil pointer
+// in an interface, which a Config's field can hold by mistake and whose first
+// use would be a panic in the middle of the night.
+package nils
+
+import "reflect"
+
+// In reports whether v is nil, or holds a nil pointer, function, map, slice or
+// channel.
+func In(v any) bool {
+	switch r := reflect.ValueOf(v); r.Kind() {
+	case reflect.Invalid:
+		return true
+	case reflect.Pointer, reflect.Func, reflect.Map, reflect.Slice, reflect.Chan:
+		return r.IsNil()
+	}
+	return false
+}

@@ -1,0 +1,32 @@
+package nils_test
+
+import (
+	"errors"
+	"io"
+	"strings"
+	"testing"
+
+	"github.com/nightfuse/nightfuse/internal/nils"
+)
+
+func TestIn(t *testing.T) {
+	t.Parallel()
+	var (
+		none   io.Reader
+		noText *strings.Reader
+		noFunc func()
+		noMap  map[string]int
+		noList []int
+		noChan chan int
+	)
+	for i, v := range []any{nil, none, noText, io.Reader(noText), noFunc, noMap, noList, noChan} {
+		if !nils.In(v) {
+			t.Errorf("%d: %T is nil", i, v)
+		}
+	}
+	for i, v := range []any{0, "", struct{}{}, errors.New(""), strings.NewReader(""), func() {}, []int{}, map[string]int{}} {
+		if nils.In(v) {
+			t.Errorf("%d: %T is not nil", i, v)
+		}
+	}
+}
