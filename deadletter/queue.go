@@ -51,14 +51,15 @@ type Config struct {
 	ResolveOnSuccess bool
 
 	RunID      string        // names this run in the letters; "" = not said
-	PutTimeout time.Duration // for storing one letter, in real time; 0 = 5 s
+	PutTimeout time.Duration // for one step in the store, in real time; 0 = 5 s
 	Clock      Clock         // nil = real time
 	Logger     *slog.Logger  // nil = silent
 
-	// OnDead is told of every stored letter, OnLost of every letter that could
-	// not be stored: one call at a time, in order, with no lock held, perhaps on
-	// another goroutine that buries a letter. They may call any method. A panic
-	// in them is counted and logged.
+	// OnDead is told of every stored letter, as the store has it after that
+	// failure and with its payload; OnLost of every letter that could not be
+	// stored. One call at a time, in order, with no lock held, perhaps on another
+	// goroutine that buries a letter. They may call any method. A panic in them
+	// is counted and logged.
 	OnDead func(Record)
 	OnLost func(Loss)
 }
@@ -209,7 +210,12 @@ func (q *Queue) Put(ctx context.Context, r Record) error { return q.bury(ctx, r)
 // bury stores r and tells who wants to know.
 func (q *Queue) bury(ctx context.Context, r Record) error {
 	r.Queue = q.cfg.Name
-	if r.ID == "" && r.ItemID == "" {
+	// Before Redact, which may make two items look alike.
+	switch {
+	case r.ID != "":
+	case r.ItemID != "":
+		r.ID = ID(r.Queue, r.ItemID)
+	default:
 		r.ID = payloadID(r)
 	}
 	err := q.redact(&r)
@@ -218,8 +224,8 @@ func (q *Queue) bury(ctx context.Context, r Record) error {
 	}
 	if err == nil {
 		// The usual reason for a dead letter is a context that has ended.
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), q.cfg.PutTimeout)
-		err = q.cfg.Store.Put(ctx, r)
+		pctx, cancel := q.detached(ctx)
+		err = q.cfg.Store.Put(pctx, r)
 		cancel()
 	}
 	if err != nil {
@@ -228,9 +234,29 @@ func (q *Queue) bury(ctx context.Context, r Record) error {
 	q.count.dead.Add(1)
 	q.count.bytes.Add(int64(len(r.Payload)))
 	if q.cfg.OnDead != nil {
+		r = q.kept(ctx, r)
 		q.tell(func() { q.cfg.OnDead(r) })
 	}
 	return nil
+}
+
+// kept returns r as the store has it: with what earlier failures have left.
+func (q *Queue) kept(ctx context.Context, r Record) Record {
+	ctx, cancel := q.detached(ctx)
+	defer cancel()
+	stored, err := q.cfg.Store.Get(ctx, r.ID)
+	if err != nil {
+		// Purged meanwhile, or the store fails: then this failure is all that is
+		// known of it.
+		q.cfg.Logger.Warn("deadletter: a letter cannot be read back", "queue", q.cfg.Name, "id", r.ID, "error", err)
+		return prepared(r, q.cfg.Clock.Now())
+	}
+	return stored
+}
+
+// detached returns a context for one step in the store that outlives ctx.
+func (q *Queue) detached(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(context.WithoutCancel(ctx), q.cfg.PutTimeout)
 }
 
 // lose tells that r could not be stored.
@@ -267,7 +293,7 @@ func (q *Queue) success(ctx context.Context, box *call.Box) {
 	if !q.cfg.ResolveOnSuccess || box.ID == "" {
 		return
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), q.cfg.PutTimeout)
+	ctx, cancel := q.detached(ctx)
 	defer cancel()
 	f := Filter{IDs: []string{ID(q.cfg.Name, box.ID)}, States: []State{Dead, Quarantined}}
 	for _, err := range q.cfg.Store.List(ctx, f) {
