@@ -93,7 +93,8 @@
 // crash between the success and the ack sends that letter again, so every send
 // carries the record id as its idempotency key. A letter replayed in vain
 // MaxReplays times is quarantined; so is one that kills the process, since the
-// claim counts, not its end.
+// claim counts, not its end. Without a Filter, no letters are no error; a Filter
+// that nothing matches is [ErrNoMatch].
 //
 // # Departures
 //

@@ -20,7 +20,9 @@ type Send func(ctx context.Context, r Record) error
 
 // Options say what to replay and how fast.
 type Options struct {
-	Filter Filter // no States = Dead. Quarantined letters are replayed only when named. After and Limit are ignored
+	// Filter chooses the letters. No States = Dead; quarantined ones are replayed
+	// only when that state is named. After and Limit are ignored.
+	Filter Filter
 
 	Concurrency int           // sends at once; 0 = 4. It is 1 until one has succeeded
 	Rate        float64       // sends started per second at most; 0 = no bound
@@ -65,7 +67,7 @@ type Report struct {
 }
 
 var (
-	// ErrNoMatch says that a replay was asked for letters that do not exist.
+	// ErrNoMatch says that a replay's Filter chooses and nothing matches it.
 	ErrNoMatch = errors.New("deadletter: no letter matches")
 	// ErrPartial says that a replay left letters untried, because of Max or
 	// because their RetryAfter has not come.
@@ -128,5 +130,14 @@ func (o Options) filled() Options {
 	return o
 }
 
-// explicit reports whether f chooses at all.
-func (f Filter) explicit() bool { return !reflect.ValueOf(f).IsZero() }
+// chooses reports whether anything narrows f, the way Replay reads it.
+func (f Filter) chooses() bool {
+	f.After, f.Limit = Cursor{}, 0
+	v := reflect.ValueOf(f)
+	for i := range v.NumField() {
+		if x := v.Field(i); !x.IsZero() && (x.Kind() != reflect.Slice && x.Kind() != reflect.Map || x.Len() > 0) {
+			return true
+		}
+	}
+	return false
+}

@@ -27,8 +27,11 @@ const resolveTimeout = 10 * time.Second
 // to repeat, by the record's ID as an idempotency key.
 //
 // The Report is exact on every return. The error is nil when every letter that
-// matched was tried, also when some failed again; else it is ErrNoMatch,
-// ErrPartial, the refusal, ctx's cause or the store's error.
+// matched was tried, also when some failed again; else it is ErrPartial, the
+// refusal, ctx's cause or the store's error. Where nothing matches, all has been
+// tried: without a Filter, in a dry run as well, that is no error. A Filter asks
+// for letters, and for those that are not there it is ErrNoMatch: a queue's name
+// with a typing mistake must not look like a queue that is done.
 func Replay(ctx context.Context, store Store, send Send, o Options) (Report, error) {
 	if err := o.check(store, send); err != nil {
 		return Report{}, err
@@ -38,7 +41,6 @@ func Replay(ctx context.Context, store Store, send Send, o Options) (Report, err
 		store: store, send: send, o: o,
 		cutoff: norm(o.Clock.Now()), results: make(chan *flight), active: map[*flight]struct{}{},
 	}
-	explicit := o.Filter.explicit()
 	r.filter = o.Filter
 	r.filter.After, r.filter.Limit = Cursor{}, 0
 	if len(r.filter.States) == 0 {
@@ -50,7 +52,7 @@ func Replay(ctx context.Context, store Store, send Send, o Options) (Report, err
 	if err := r.look(ctx); err != nil {
 		return r.report, err
 	}
-	if r.report.Matched == 0 && explicit {
+	if r.report.Matched == 0 && o.Filter.chooses() {
 		return r.report, ErrNoMatch
 	}
 	if o.DryRun {

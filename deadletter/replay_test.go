@@ -257,6 +257,24 @@ func TestReplayOfNothing(t *testing.T) {
 			t.Errorf("dry %v: %v, want ErrNoMatch", dry, err)
 		}
 	}
+	// What narrows nothing asks for nothing.
+	for _, f := range []deadletter.Filter{
+		{Limit: 5}, {After: deadletter.Cursor{ID: "x"}}, {States: []deadletter.State{}, IDs: []string{}, Statuses: []int{}, Labels: map[string]string{}},
+	} {
+		if rep, err := deadletter.Replay(t.Context(), deadletter.NewMemory(), succeed, deadletter.Options{Filter: f}); err != nil || rep.Matched != 0 {
+			t.Errorf("%+v: %+v, %v", f, rep, err)
+		}
+	}
+	// Every field that does is a question, and its answer is that there are none.
+	at := time.Unix(1, 0)
+	for _, f := range []deadletter.Filter{
+		{Queue: "x"}, {IDs: []string{"x"}}, {States: []deadletter.State{deadletter.Quarantined}}, {Signature: "x"}, {Statuses: []int{418}}, {Owner: "x"},
+		{RunID: "x"}, {Labels: map[string]string{"x": ""}}, {Since: time.Now().Add(time.Hour)}, {Until: at}, {Due: at},
+	} {
+		if _, err := deadletter.Replay(t.Context(), deadletter.NewMemory(), succeed, deadletter.Options{Filter: f}); !errors.Is(err, deadletter.ErrNoMatch) {
+			t.Errorf("%+v: %v, want ErrNoMatch", f, err)
+		}
+	}
 	_, err := deadletter.Replay(t.Context(), nil, nil, deadletter.Options{
 		Concurrency: -1, Max: -1, Rate: -1, Lease: 1, Order: 9, Filter: deadletter.Filter{States: []deadletter.State{deadletter.Acked}},
 	})
