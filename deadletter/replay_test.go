@@ -268,8 +268,17 @@ func TestReplayOfNothing(t *testing.T) {
 	// Every field that does is a question, and its answer is that there are none.
 	at := time.Unix(1, 0)
 	for _, f := range []deadletter.Filter{
-		{Queue: "x"}, {IDs: []string{"x"}}, {States: []deadletter.State{deadletter.Quarantined}}, {Signature: "x"}, {Statuses: []int{418}}, {Owner: "x"},
-		{RunID: "x"}, {Labels: map[string]string{"x": ""}}, {Since: time.Now().Add(time.Hour)}, {Until: at}, {Due: at},
+		{Queue: "x"},
+		{IDs: []string{"x"}},
+		{States: []deadletter.State{deadletter.Quarantined}},
+		{Signature: "x"},
+		{Statuses: []int{418}},
+		{Owner: "x"},
+		{RunID: "x"},
+		{Labels: map[string]string{"x": ""}},
+		{Since: time.Now().Add(time.Hour)},
+		{Until: at},
+		{Due: at},
 	} {
 		if _, err := deadletter.Replay(t.Context(), deadletter.NewMemory(), succeed, deadletter.Options{Filter: f}); !errors.Is(err, deadletter.ErrNoMatch) {
 			t.Errorf("%+v: %v, want ErrNoMatch", f, err)
