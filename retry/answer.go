@@ -144,11 +144,6 @@ func (a *answer) restore() {
 		a.held.Reset(a.data)
 		a.resp.Body = &a.held
 	default:
-		if a.idle != nil && a.timer == nil {
-			// Made here: a Close beside a Read looks at it.
-			a.set(a.idle)
-			a.lift()
-		}
 		a.resp.Body = a.flowing()
 	}
 }

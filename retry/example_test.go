@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/benbjohnson/clock"
 	"github.com/nightfuse/nightfuse/retry"
 )
 
@@ -76,7 +77,7 @@ func ExampleNewTransport() {
 }
 
 func ExampleError() {
-	again, err := retry.New(retry.Config{Attempts: 2, Rand: func() float64 { return 0 }})
+	again, err := retry.New(retry.Config{Attempts: 2, Rand: func() float64 { return 0 }, Clock: clock.NewMock()})
 	if err != nil {
 		fmt.Println(err)
 		return

@@ -9,115 +9,206 @@ import (
 	"github.com/nightfuse/nightfuse/internal/call"
 )
 
-// limiter is a cancellable context with one time limit at a time, first the
-// attempt's, then that of each read. The limit is a runtime timer, whatever the
-// Clock: it ends calls that are out in the real world, and it works in a
-// synctest bubble as it is.
+// limiter is the context of one attempt, below the caller's, with one time limit
+// at a time: first the attempt's, then that of each read. The limit is a
+// runtime timer, whatever the Clock: it ends calls that are out in the real
+// world, and it works in a synctest bubble as it is.
+//
+// What ends and what it is ended by are made when somebody first looks: an
+// attempt that nobody waits for needs neither.
 type limiter struct {
+	context.Context // the caller's
+
+	seen atomic.Pointer[watched] // nil until somebody has looked
+
+	mu    sync.Mutex
+	timer *time.Timer   // nil until a limit was in force while somebody looked
+	armed bool          // the timer is to end the attempt
+	limit *timeoutError // the one in force; nil = none
+	until time.Time     // when the attempt's runs out; zero for a read's
+	holds int           // guards that keep the call waiting: the attempt's stands still
+	left  time.Duration // of it, while holds > 0
+	late  int           // runs of the timer that come too late for the limit they are of
+	fired *timeoutError // the limit that ended the attempt
+	gone  bool          // released
+}
+
+// watched is the context as somebody looks at it.
+type watched struct {
 	ctx    context.Context
 	cancel context.CancelCauseFunc
-	timer  *time.Timer // nil until a limit was set
-	armed  atomic.Bool // a limit was set and not lifted
-	limit  atomic.Pointer[timeoutError]
-	fired  atomic.Pointer[timeoutError]
-
-	// The attempt's limit stands still while guards keep the call waiting.
-	mu    sync.Mutex
-	holds int
-	until time.Time     // when it runs out; zero when it is over or there is none
-	left  time.Duration // of it, while holds > 0
 }
 
-var _ call.Timer = (*limiter)(nil)
+var (
+	_ call.Timer      = (*limiter)(nil)
+	_ context.Context = (*limiter)(nil)
+)
 
-// start makes the limiter's context below ctx.
-func (l *limiter) start(ctx context.Context) {
-	l.ctx, l.cancel = context.WithCancelCause(ctx)
-}
+// Done returns a channel that is closed when the attempt is over.
+func (l *limiter) Done() <-chan struct{} { return l.look().ctx.Done() }
 
-// begin arms the attempt's limit, the first one.
-func (l *limiter) begin(e *timeoutError) {
-	l.until = wall{}.Now().Add(e.d)
-	l.set(e)
-}
-
-// arrive lifts the attempt's limit. It is false when the limit was first.
-func (l *limiter) arrive() bool {
-	l.mu.Lock()
-	still := l.holds > 0 && !l.until.IsZero()
-	l.until = time.Time{}
-	l.mu.Unlock()
-	if still {
-		l.armed.Store(false)
-		return true
+// Err returns nil until then.
+func (l *limiter) Err() error {
+	if s := l.seen.Load(); s != nil {
+		return s.ctx.Err()
 	}
-	return l.lift()
+	if err := l.Context.Err(); err != nil {
+		return err
+	}
+	l.mu.Lock()
+	over := l.gone || l.limit != nil && l.holds == 0 && !l.until.IsZero() && !wall{}.Now().Before(l.until)
+	l.mu.Unlock()
+	if !over {
+		return nil
+	}
+	s := l.look()
+	l.expire(false)
+	return s.ctx.Err()
+}
+
+// Value is the caller's, and what package context looks for.
+func (l *limiter) Value(key any) any {
+	if s := l.seen.Load(); s != nil {
+		return s.ctx.Value(key)
+	}
+	return l.Context.Value(key)
+}
+
+// look returns the context that ends, made now if nobody has looked before, and
+// with it the timer of the limit in force.
+func (l *limiter) look() *watched {
+	if s := l.seen.Load(); s != nil {
+		return s
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if s := l.seen.Load(); s != nil {
+		return s
+	}
+	s := new(watched)
+	s.ctx, s.cancel = context.WithCancelCause(l.Context)
+	l.seen.Store(s)
+	switch {
+	case l.gone:
+		s.cancel(nil)
+	case l.limit == nil || l.holds > 0:
+	case l.until.IsZero():
+		l.arm(l.limit.d)
+	default:
+		l.arm(l.until.Sub(wall{}.Now()))
+	}
+	return s
+}
+
+// arm is for those who hold mu.
+func (l *limiter) arm(d time.Duration) {
+	if l.timer == nil {
+		l.timer = time.AfterFunc(d, func() { l.expire(true) })
+	} else {
+		l.timer.Reset(d)
+	}
+	l.armed = true
+}
+
+// disarm is for those who hold mu.
+func (l *limiter) disarm() {
+	if l.armed && !l.timer.Stop() {
+		l.late++
+	}
+	l.armed = false
+}
+
+// begin puts the attempt's limit in force, the first one; now is the real time.
+func (l *limiter) begin(e *timeoutError, now time.Time) {
+	l.limit, l.until = e, now.Add(e.d)
 }
 
 // Hold stops the attempt's limit for a guard that keeps the call waiting.
 func (l *limiter) Hold() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.holds++; l.holds > 1 || l.until.IsZero() {
-		return
-	}
-	if !l.timer.Stop() {
-		l.until = time.Time{} // it has just run out
+	if l.holds++; l.holds > 1 || l.until.IsZero() || l.fired != nil {
 		return
 	}
 	l.left = l.until.Sub(wall{}.Now())
+	l.disarm()
 }
 
 // Go lets it run on.
 func (l *limiter) Go() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.holds--; l.holds > 0 || l.until.IsZero() {
+	if l.holds--; l.holds > 0 || l.until.IsZero() || l.fired != nil {
 		return
 	}
 	l.until = wall{}.Now().Add(l.left)
-	l.timer.Reset(l.left)
+	if l.seen.Load() != nil {
+		l.arm(l.left)
+	}
 }
 
-// set arms a limit. Until it is lifted no other may be set.
+// set puts the limit of a read in force. Until it is lifted no other may be.
 func (l *limiter) set(e *timeoutError) {
-	l.limit.Store(e)
-	if l.timer == nil {
-		l.timer = time.AfterFunc(e.d, func() { l.expire(l.limit.Load()) })
-	} else {
-		l.timer.Reset(e.d)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.limit = e
+	if l.seen.Load() != nil {
+		l.arm(e.d)
 	}
-	l.armed.Store(true)
 }
 
 // lift takes the limit away and keeps the context. It is false when the limit
 // was first.
-func (l *limiter) lift() bool { return !l.armed.Swap(false) || l.timer.Stop() }
+func (l *limiter) lift() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.disarm()
+	l.limit, l.until = nil, time.Time{}
+	return l.fired == nil
+}
 
-// expire ends the context for the reason given.
-func (l *limiter) expire(e *timeoutError) {
-	l.fired.CompareAndSwap(nil, e)
-	l.cancel(e)
+// expire ends the context by the limit in force. A run of the timer says so.
+func (l *limiter) expire(run bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if run && l.late > 0 {
+		l.late--
+		return
+	}
+	if l.limit != nil && l.fired == nil {
+		l.armed, l.fired = false, l.limit
+		l.seen.Load().cancel(l.fired)
+	}
 }
 
 // release ends limit and context.
 func (l *limiter) release() {
-	l.arrive()
-	l.cancel(nil)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.disarm()
+	l.limit, l.until, l.gone = nil, time.Time{}, true
+	if s := l.seen.Load(); s != nil {
+		s.cancel(nil)
+	}
 }
 
-// over reports whether the limit ended the context. The caller's own cancel or
-// deadline, where it came first, is another matter.
-func (l *limiter) over() bool {
-	e := l.fired.Load()
-	return e != nil && context.Cause(l.ctx) == error(e)
+// over returns the limit that ended the context, nil when none did. The
+// caller's own cancel or deadline, where it came first, is another matter.
+func (l *limiter) over() *timeoutError {
+	l.mu.Lock()
+	e := l.fired
+	l.mu.Unlock()
+	if e == nil || context.Cause(l) != error(e) {
+		return nil
+	}
+	return e
 }
 
 // reason returns the limit's own error in place of err, what the call made of
 // it. A call that was not sent has met no limit for calls.
 func (l *limiter) reason(err error) error {
-	if l.over() && !unsent(err) {
-		return l.fired.Load()
+	if e := l.over(); e != nil && !unsent(err) {
+		return e
 	}
 	return err
 }

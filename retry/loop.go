@@ -90,10 +90,9 @@ func (l *loop) attempt() (context.Context, error) {
 	ctx := l.ctx
 	var timer call.Timer
 	if d := l.r.callTimeout; d > 0 {
-		l.limer = new(limiter)
-		l.limer.start(ctx)
-		l.limer.begin(&timeoutError{"no answer", d})
-		ctx, timer = l.limer.ctx, l.limer
+		l.limer = &limiter{Context: ctx}
+		l.limer.begin(&timeoutError{"no answer", d}, l.realStart())
+		ctx, timer = l.limer, l.limer
 	}
 	if l.begins() {
 		l.lazy = &call.Lazy{Context: ctx, Timer: timer}
@@ -125,6 +124,14 @@ func (l *loop) ready() error {
 		l.r.cfg.Quota.pay()
 	}
 	return nil
+}
+
+// realStart is when the attempt in hand began, in real time.
+func (l *loop) realStart() time.Time {
+	if l.calls > 0 || l.held > 0 || l.r.ownClock {
+		return wall{}.Now()
+	}
+	return l.r.epoch.Add(l.start) // the item's own: the clock was read for it just now
 }
 
 // begins reports whether the next attempt is the first of an item that nobody
@@ -203,7 +210,7 @@ func (l *loop) fail(err error) error {
 // limit.
 func (l *loop) met(err error, now time.Time) failure {
 	l.unfold()
-	over := l.limer != nil && l.limer.over()
+	over := l.limer != nil && l.limer.over() != nil
 	if over {
 		err = l.limer.reason(err)
 	}

@@ -42,7 +42,7 @@ func (a *answer) holdFailed(limit int) {
 		case <-timer.C:
 			a.late = got
 			return
-		case <-a.ctx.Done():
+		case <-a.Done():
 			a.late = got
 			return
 		}

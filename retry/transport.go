@@ -143,26 +143,26 @@ func (s *sender) run() (*http.Response, error) {
 func (s *sender) send() (*http.Response, failure) {
 	l, r := &s.loop, s.t.r
 	a := &s.one
-	if a.ctx != nil {
+	if a.Context != nil {
 		a = new(answer)
 	}
 	a.idle = r.idle
-	a.start(l.ctx)
+	a.Context = l.ctx
 	l.limer = &a.limiter // released by leave if the base does not come back
 	var timer call.Timer
 	if r.headers != nil {
-		a.begin(r.headers)
+		a.begin(r.headers, l.realStart())
 		timer = &a.limiter
 	}
 	var box *call.Box
 	var ctx context.Context
 	if l.begins() {
 		l.lazy = &a.lazy
-		l.lazy.Context, l.lazy.Wire, l.lazy.Timer = a.ctx, true, timer
+		l.lazy.Context, l.lazy.Wire, l.lazy.Timer = &a.limiter, true, timer
 		l.away = true
 		ctx = l.lazy
 	} else {
-		box = l.open(a.ctx)
+		box = l.open(&a.limiter)
 		box.BeginWire(l.calls + 1)
 		box.Attempt.Timer = timer
 		ctx = box
@@ -177,9 +177,9 @@ func (s *sender) send() (*http.Response, failure) {
 	}
 	s.used = true
 	resp, err := s.t.Send(box, out)
-	if err == nil && !a.arrive() {
+	if err == nil && !a.lift() {
 		_ = resp.Body.Close()
-		err = a.ctx.Err()
+		err = a.Err()
 	}
 	if err != nil {
 		return nil, l.met(err, r.clock.Now())
