@@ -32,6 +32,7 @@ var RealTime = map[string]Use{
 	"signature/internal/measure/speed.go":  {"Now Since", "a program that measures how long signing takes"},
 	"deadletter/cmd/deadletter/options.go": {"Now", "a program, whose clock is the wall's"},
 	"deadletter/inspect/inspect.go":        {"Now", "the Clock that nil stands for"},
+	"deadletter/sqlstore/sqlstore.go":      {"Now", "the Clock that nil stands for"},
 }
 
 // Use is what a file uses of package time, and why it may.

@@ -1,0 +1,5 @@
+package sqltest
+
+const childMode = "NIGHTFUSE_SQLTEST_CHILD"
+
+func child(string) {}
