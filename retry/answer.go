@@ -48,7 +48,7 @@ type answer struct {
 // nobody has told is held where it begins like JSON.
 func (a *answer) hold(limit int) {
 	a.room(limit)
-	typed := contentType(a.resp.Header) != ""
+	typed := a.view.Typed()
 	for len(a.data) <= limit {
 		if len(a.data) == cap(a.data) {
 			a.data = append(a.data, 0)[:len(a.data)]
@@ -202,22 +202,6 @@ func (f *flow) Close() error {
 	f.stream.closed()
 	f.a.release()
 	return err
-}
-
-// contentType is h.Get for a name in its canonical form.
-func contentType(h http.Header) string {
-	if vs := h["Content-Type"]; len(vs) > 0 {
-		return vs[0]
-	}
-	return ""
-}
-
-// jsonLike reports whether a body of this Content-Type is JSON, or can be since
-// no type was said.
-func jsonLike(h http.Header) bool {
-	ct, _, _ := strings.Cut(contentType(h), ";")
-	ct = strings.ToLower(strings.TrimSpace(ct))
-	return ct == "" || strings.HasSuffix(ct, "json")
 }
 
 // record puts what an Error keeps of the answer into f.

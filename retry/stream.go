@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"io"
 	"net/http"
-	"strings"
 	"sync"
 	"time"
 
@@ -80,12 +79,6 @@ func (s *stream) closed() {
 	if s.l != nil {
 		s.settle(s.a.view.Verdict())
 	}
-}
-
-// isEvents reports whether a body is a stream of server-sent events.
-func isEvents(h http.Header) bool {
-	kind, _, _ := strings.Cut(contentType(h), ";")
-	return strings.EqualFold(strings.TrimSpace(kind), "text/event-stream")
 }
 
 // peek reads a stream of events up to the end of the first, which may be a

@@ -209,7 +209,7 @@ func (s *sender) judge(a *answer) (*http.Response, failure) {
 	switch {
 	case !good:
 		size := otherLimit
-		if jsonLike(resp.Header) {
+		if a.view.JSONLike() {
 			size = jsonLimit
 		}
 		a.holdFailed(size)
@@ -217,10 +217,10 @@ func (s *sender) judge(a *answer) (*http.Response, failure) {
 	case a.bodiless():
 		a.hold(0)
 		return s.accept(a), failure{}
-	case resp.StatusCode >= 200 && resp.StatusCode <= 299 && !a.view.Streaming() && (jsonLike(resp.Header) || a.view.MayBePage()):
+	case resp.StatusCode >= 200 && resp.StatusCode <= 299 && !a.view.Streaming() && (a.view.JSONLike() || a.view.MayBePage()):
 		a.hold(jsonLimit)
 		held = true
-	case resp.StatusCode >= 200 && resp.StatusCode <= 299 && s.req.Method == http.MethodPost && isEvents(resp.Header):
+	case resp.StatusCode >= 200 && resp.StatusCode <= 299 && s.req.Method == http.MethodPost && a.view.Events():
 		a.peek()
 	}
 	if good && a.err != nil && a.first == 0 {

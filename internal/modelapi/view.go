@@ -32,9 +32,10 @@ type View struct {
 	header     uintptr // identity of its header; resp keeps it alive
 	status     int
 	streaming  bool
-	unreadable bool // compressed or binary: the body says nothing to us
-	answers    bool // by its headers the body is JSON or events
-	posted     bool // the answer to a POST
+	kind       string // the media type in lower case; "" = none was told
+	unreadable bool   // compressed or binary: the body says nothing to us
+	answers    bool   // by its headers the body is JSON or events
+	posted     bool   // the answer to a POST
 	length     int64
 	wait       time.Duration
 	waits      bool
@@ -176,6 +177,7 @@ func newView(resp *http.Response, now time.Time) *View {
 	}
 	kind, _, _ := strings.Cut(first(h, "Content-Type"), ";")
 	kind = strings.ToLower(strings.TrimSpace(kind))
+	v.kind = kind
 	switch {
 	case kind == "text/html", kind == "application/xhtml+xml":
 		v.page = v.posted || resp.Request == nil
@@ -233,6 +235,16 @@ func (v *View) OnEnd(f func(Verdict)) {
 
 // Streaming reports whether the answer is a stream by its Content-Type.
 func (v *View) Streaming() bool { return v.streaming }
+
+// Events reports whether it is one of server-sent events.
+func (v *View) Events() bool { return v.kind == "text/event-stream" }
+
+// Typed reports whether the answer has a Content-Type.
+func (v *View) Typed() bool { return v.kind != "" }
+
+// JSONLike reports whether the body is JSON by its Content-Type, or can be since
+// there is none.
+func (v *View) JSONLike() bool { return v.kind == "" || strings.HasSuffix(v.kind, "json") }
 
 // Head returns the first bytes of the body of a failure or a stream as far as
 // they were seen, at most 8 KiB; of other answers nothing. It must not be
