@@ -5,6 +5,7 @@ package main
 
 import (
 	"errors"
+	"io"
 	"net/http"
 	"path/filepath"
 	"time"
@@ -22,14 +23,59 @@ type guards struct {
 	day     *budget.Budget
 	again   *retry.Retrier
 	letters *deadletter.Queue
+}
 
-	journal *deadletter.Journal
-	ledger  *budget.File
+// state is what must survive a crash: the breaker's state, the day's spend, the
+// items that failed.
+type state struct {
+	up      breaker.Store
+	day     budget.Store
+	letters deadletter.Store
+
+	files []io.Closer
+}
+
+// openState opens the files of the state in dir.
+func openState(dir string) (_ *state, err error) {
+	s := &state{}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, s.close())
+		}
+	}()
+	if s.up, err = breaker.File(filepath.Join(dir, "breaker")); err != nil {
+		return nil, err
+	}
+	day, err := budget.OpenFile(filepath.Join(dir, "budget"))
+	if err != nil {
+		return nil, err
+	}
+	s.day, s.files = day, append(s.files, day)
+	letters, err := deadletter.OpenJournal(filepath.Join(dir, "letters"))
+	if err != nil {
+		return nil, err
+	}
+	s.letters, s.files = letters, append(s.files, letters)
+	return s, nil
+}
+
+// memoryState is the state of a run that costs nothing, such as a replay. It
+// leaves the real day alone, and waits for no disk.
+func memoryState() *state {
+	return &state{up: breaker.Memory(), day: budget.NewMemory(), letters: deadletter.NewMemory()}
+}
+
+func (s *state) close() error {
+	var errs []error
+	for _, f := range s.files {
+		errs = append(errs, f.Close())
+	}
+	return errors.Join(errs...)
 }
 
 // guardConfig is what differs between nights.
 type guardConfig struct {
-	dir      string            // for what outlives the process
+	state    *state            // see openState
 	base     http.RoundTripper // nil = http.DefaultTransport
 	owner    string            // who pays
 	limit    int64             // tokens a day
@@ -40,41 +86,24 @@ type guardConfig struct {
 	clock    budget.Clock      // nil = real time
 }
 
-// newGuards opens the state in c.dir and puts the chain together.
-func newGuards(c guardConfig) (_ *guards, err error) {
+// newGuards puts the chain together.
+func newGuards(c guardConfig) (*guards, error) {
 	g := &guards{}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, g.close())
-		}
-	}()
 	headroom := c.headroom
 	if headroom == 0 {
 		headroom = -1 // 0 would mean the default
 	}
 
-	// What must survive a crash: the breaker's state, the day's spend, the
-	// items that failed.
-	states, err := breaker.File(filepath.Join(c.dir, "breaker"))
-	if err != nil {
-		return nil, err
-	}
-	if g.ledger, err = budget.OpenFile(filepath.Join(c.dir, "budget")); err != nil {
-		return nil, err
-	}
-	if g.journal, err = deadletter.OpenJournal(filepath.Join(c.dir, "letters")); err != nil {
-		return nil, err
-	}
-
+	var err error
 	if g.day, err = budget.New(budget.Config{
 		Name: "day", Limit: c.limit, Headroom: headroom, Window: budget.Daily(time.UTC),
 		Owners: []budget.Owner{{Name: c.owner}},
-		Store:  g.ledger, Clock: c.clock,
+		Store:  c.state.day, Clock: c.clock,
 	}); err != nil {
 		return nil, err
 	}
 	if g.up, err = breaker.New(breaker.Config{
-		Name: "upstream", Cooldown: c.cooldown, Store: states, Clock: c.clock,
+		Name: "upstream", Cooldown: c.cooldown, Store: c.state.up, Clock: c.clock,
 	}); err != nil {
 		return nil, err
 	}
@@ -90,7 +119,7 @@ func newGuards(c guardConfig) (_ *guards, err error) {
 		return nil, err
 	}
 	if g.letters, err = deadletter.New(deadletter.Config{
-		Name: "nightly", Store: g.journal, Clock: c.clock,
+		Name: "nightly", Store: c.state.letters, Clock: c.clock,
 		ResolveOnSuccess: true, // an item whose input was mended is done again
 		Classify:         notTheItemsFault,
 	}); err != nil {
@@ -123,15 +152,4 @@ func notTheItemsFault(resp *http.Response, err error) deadletter.Decision {
 		return deadletter.Pass
 	}
 	return deadletter.Auto
-}
-
-func (g *guards) close() error {
-	var errs []error
-	if g.journal != nil {
-		errs = append(errs, g.journal.Close())
-	}
-	if g.ledger != nil {
-		errs = append(errs, g.ledger.Close())
-	}
-	return errors.Join(errs...)
 }

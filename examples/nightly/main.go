@@ -10,8 +10,13 @@
 // the run, which package batch does. The rest is the program: inbox, model, what
 // is printed.
 //
-//	go run ./examples/nightly -record tape                                records the night
-//	go run ./examples/nightly -replay tape -fault every=3,status=429      replays it, with a storm
+//	go run ./examples/nightly -record tape                                       records the night
+//	go run ./examples/nightly -replay tape -n 100 -fault every=3,status=429      replays some of it, with a storm
+//
+// A replay books nothing: spend, breaker and dead letters are in memory, and gone
+// with it. Waits are real, and the pacer takes every 429 for a sign to slow down,
+// so this storm goes at a call or two a second; the tests replay all 4,000 items on
+// a fake clock, in a second or two.
 //
 // Run again on the same -dir it does only what is missing. -base-url, -model,
 // -limit and a key in the environment point it at any OpenAI-compatible server.
@@ -59,6 +64,10 @@ type program struct {
 
 	// results is where results go; nil = the work folder's.
 	results batch.Results
+
+	// state is what the run would leave for the next one; nil = the work
+	// folder's, and in memory under -replay.
+	state *state
 
 	// check refuses a summary that says nothing; nil = checkSummary.
 	check func(string) error

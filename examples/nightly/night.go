@@ -42,22 +42,29 @@ func (p *program) guarded(ctx context.Context, o *options, m *model, items []ite
 			return nil, err
 		}
 	}
+	dir := filepath.Join(o.dir, "state")
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, err
+	}
+	st := p.state
+	if st == nil {
+		if st, err = openState(dir); err != nil {
+			return nil, err
+		}
+	}
+	defer func() { err = errors.Join(err, st.close()) }()
 	c := guardConfig{
-		dir: filepath.Join(o.dir, "state"), base: p.base, owner: o.owner, limit: o.limit,
+		state: st, base: p.base, owner: o.owner, limit: o.limit,
 		headroom: o.headroom, rpm: o.rpm, clock: p.clk,
 	}
 	if o.demo() {
 		// The demo's outage lasts two seconds, not an hour.
 		c.cooldown, c.backoff = time.Second, 100*time.Millisecond
 	}
-	if err := os.MkdirAll(c.dir, 0o700); err != nil {
-		return nil, err
-	}
 	g, err := newGuards(c)
 	if err != nil {
 		return nil, err
 	}
-	defer func() { err = errors.Join(err, g.close()) }()
 	m.client = g.client
 	if err := affordable(ctx, g.day, m, items); err != nil {
 		return nil, err
@@ -72,7 +79,7 @@ func (p *program) guarded(ctx context.Context, o *options, m *model, items []ite
 		signals = p.notify()
 	}
 	rep, err := batch.Run(ctx, batch.Config{
-		Name: "nightly", Dir: c.dir, Results: results, Letters: g.letters, Version: m.name,
+		Name: "nightly", Dir: dir, Results: results, Letters: g.letters, Version: m.name,
 		Owner: o.owner, Workers: o.workers, Total: len(items), Hold: o.hold, Again: o.again,
 		Validate: checkResult(check), Signals: signals, Report: o.reportPath(), Progress: p.stderr, Clock: p.clk,
 		Gauges: func() batch.Gauges {
@@ -92,7 +99,7 @@ func (p *program) guarded(ctx context.Context, o *options, m *model, items []ite
 	if rep.Exit == exitUsage {
 		return nil, err
 	}
-	return g.report(context.WithoutCancel(ctx), rep), nil
+	return g.report(context.WithoutCancel(ctx), rep, st.letters), nil
 }
 
 // batchItems yields the inbox as the batch wants it.
@@ -127,14 +134,14 @@ func affordable(ctx context.Context, day *budget.Budget, m *model, items []item)
 
 // report adds what the guards know to the run's report. What it cannot find out
 // is a warning in it.
-func (g *guards) report(ctx context.Context, rep batch.Report) *report {
+func (g *guards) report(ctx context.Context, rep batch.Report, letters deadletter.Reader) *report {
 	r := &report{Report: rep, Mode: "guarded", Signatures: []signatureCount{}}
 	if status, err := g.day.Status(ctx); err != nil {
 		r.Warnings = append(r.Warnings, err.Error())
 	} else {
 		r.Spent, r.SoftCap = status.Spent, status.SoftCap
 	}
-	sum, err := g.journal.Stats(ctx, deadletter.Filter{Queue: g.letters.Name()})
+	sum, err := letters.Stats(ctx, deadletter.Filter{Queue: g.letters.Name()})
 	if err != nil {
 		r.Warnings = append(r.Warnings, err.Error())
 	}

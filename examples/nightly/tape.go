@@ -47,6 +47,11 @@ func (p *program) tape(o *options) (stop func() error, err error) {
 			return nil, fmt.Errorf("-replay: %w", err)
 		}
 		p.base = play
+		if p.state == nil {
+			// It costs nothing and proves nothing of the upstream as it is: the
+			// real day's spend and breaker are not its to change.
+			p.state = memoryState()
+		}
 	}
 	if len(o.faults) > 0 {
 		storm, err := fixture.NewFaults(fixture.FaultsConfig{Base: p.base, Faults: o.faults, Clock: p.clk})

@@ -6,13 +6,14 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 
@@ -20,6 +21,7 @@ import (
 	"github.com/nightfuse/nightfuse/deadletter/batch"
 	"github.com/nightfuse/nightfuse/deadletter/fixture"
 	"github.com/nightfuse/nightfuse/deadletter/fixture/nighttest"
+	"github.com/nightfuse/nightfuse/internal/fakemodel"
 )
 
 // maxCalls is how many calls an item may make in a run with one outage: three
@@ -58,46 +60,81 @@ func (s *shelf) all(yield func(string, []byte) bool) {
 	}
 }
 
-// runTaped runs the program on base, and returns what it has left, as the
-// results and letters say it and not the report: what is done has a result, what
-// is dead has a letter.
-func runTaped(t *testing.T, p *program, n int, args ...string) (outcome, nighttest.Night) {
-	t.Helper()
-	s := &shelf{items: map[string]batch.Result{}}
-	p.results = s
-	dir := nightDir(t, n)
-	o := runProgram(t, p, dir, args...)
-	return o, nightOf(t, dir, s, o)
+// bill counts what the answers that pass through it say that they cost.
+type bill struct {
+	base   http.RoundTripper
+	tokens atomic.Int64
 }
 
-func nightOf(t *testing.T, dir string, s *shelf, o outcome) nighttest.Night {
+func (b *bill) RoundTrip(req *http.Request) (*http.Response, error) {
+	resp, err := b.base.RoundTrip(req)
+	if err != nil {
+		return resp, err
+	}
+	body, err := io.ReadAll(resp.Body)
+	if err != nil {
+		return nil, err
+	}
+	resp.Body = io.NopCloser(bytes.NewReader(body))
+	var a chatAnswer
+	if json.Unmarshal(body, &a) == nil {
+		b.tokens.Add(a.Usage.Total)
+	}
+	return resp, nil
+}
+
+// runTaped runs the program on base with all of its state in memory, and returns
+// what it has left, as results, letters and bill say it and not the report.
+func runTaped(t *testing.T, p *program, n int, args ...string) (outcome, nighttest.Night) {
 	t.Helper()
-	n := nighttest.Night{
+	s, b := &shelf{items: map[string]batch.Result{}}, &bill{base: p.base}
+	p.base, p.results, p.state = b, s, memoryState()
+	o := runProgram(t, p, nightDir(t, n), args...)
+	night := nighttest.Night{
 		Total: int(o.report.Total), Pending: o.report.PendingItems, Lost: o.report.LostItems,
 		Results: s.all, Placeholder: saysNothing,
-		Calls: int(o.report.Calls), MaxPerItem: maxCalls, Spent: o.report.Spent, SoftCap: o.report.SoftCap,
+		Calls: int(o.report.Calls), MaxPerItem: maxCalls, Spent: b.tokens.Load(), SoftCap: o.report.SoftCap,
 	}
-	for id := range n.Results {
-		n.Done = append(n.Done, id)
+	for id := range night.Results {
+		night.Done = append(night.Done, id)
 	}
-	letters, err := deadletter.OpenJournal(filepath.Join(dir, "state", "letters"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer letters.Close()
-	for r, err := range letters.List(t.Context(), deadletter.Filter{Queue: "nightly"}) {
+	for r, err := range p.state.letters.List(t.Context(), deadletter.Filter{Queue: "nightly"}) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		n.Dead = append(n.Dead, r.ItemID)
+		night.Dead = append(night.Dead, r.ItemID)
 	}
-	return n
+	return o, night
+}
+
+// runNaive runs the loop without guards on base.
+func runNaive(t *testing.T, base http.RoundTripper, n int) nighttest.Night {
+	t.Helper()
+	dir, b := nightDir(t, n), &bill{base: base}
+	o := runNight(t, b, dir, "-naive")
+	stored := map[string][]byte{}
+	night := nighttest.Night{
+		Total: n, Results: maps.All(stored), Placeholder: saysNothing,
+		Calls: int(o.report.Calls), MaxPerItem: maxCalls, Spent: b.tokens.Load(),
+	}
+	files, err := filepath.Glob(filepath.Join(dir, "naive", "*.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range files {
+		id := filepath.Base(f)
+		night.Done = append(night.Done, id)
+		if stored[id], err = os.ReadFile(f); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return night
 }
 
 // saysNothing is the program's own rule, asked of what is stored.
 func saysNothing(b []byte) bool { return checkResult(checkSummary)(batch.Item{}, b) != nil }
 
-// failures runs an assertion and returns what it says.
+// failures runs assertions and keeps what they say.
 type failures struct {
 	testing.TB
 	said []string
@@ -105,12 +142,6 @@ type failures struct {
 
 func (f *failures) Helper()                   {}
 func (f *failures) Errorf(s string, a ...any) { f.said = append(f.said, fmt.Sprintf(s, a...)) }
-
-func says(t *testing.T, assert func(testing.TB)) string {
-	f := &failures{TB: t}
-	assert(f)
-	return strings.Join(f.said, "\n")
-}
 
 // replayOf is the recording in dir as a transport.
 func replayOf(t *testing.T, dir string) *fixture.Replayer {
@@ -126,21 +157,24 @@ func replayOf(t *testing.T, dir string) *fixture.Replayer {
 	return play
 }
 
-// One night is recorded and replayed: as it was, with every third call refused,
-// and three times with something taken out that keeps it safe.
+// The demo's night is recorded once, and replayed: as it was, with every third
+// call refused, and so again with something taken out that keeps it safe. Then
+// the assertions fail.
 func TestRecordedNight(t *testing.T) {
 	t.Parallel()
-	items := 1400 // long enough to run into the outage
-	if n, err := strconv.Atoi(os.Getenv("NIGHTLY_TEST_ITEMS")); err == nil {
-		items = n // 4000 is the demo's night
-	}
+	const items = 4000
+	const some = 400 // of them, where a few are enough
 	tape := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
 		up := upstream(t, "night")
 		_, live := runTaped(t, &program{base: up}, items, "-record", tape)
 		nighttest.Conserved(t, live)
-		if b, err := os.ReadFile(filepath.Join(tape, tapeName)); err != nil || bytes.Contains(b, []byte(demoKey)) || bytes.Count(b, []byte(`"key"`)) != up.Stats().Calls {
+		b, err := os.ReadFile(filepath.Join(tape, tapeName))
+		if err != nil || bytes.Contains(b, []byte(demoKey)) || bytes.Count(b, []byte(`"key"`)) != up.Stats().Calls {
 			t.Errorf("%v: want a line a call and no key in the recording", err)
+		}
+		if up.Stats().Fates[fakemodel.FateOutage] == 0 {
+			t.Error("the night had no outage")
 		}
 	})
 
@@ -153,95 +187,77 @@ func TestRecordedNight(t *testing.T) {
 			nighttest.NoPlaceholders(t, n.Results, saysNothing)
 			nighttest.AttemptsWithin(t, play.Counts(), maxCalls)
 			nighttest.SpendWithin(t, n.Spent, n.SoftCap)
-			if play.Counts().Total() != n.Calls || *o.report.CallsPerDone > 1.2 || n.Total != items {
-				t.Errorf("%d calls, the run says %d, %v per item done", play.Counts().Total(), n.Calls, *o.report.CallsPerDone)
+			if play.Counts().Total() != n.Calls || *o.report.CallsPerDone > 1.2 || n.Total != items || play.Stats().Missing != 0 {
+				t.Errorf("%d calls, the run says %d, %v per item done; %+v", play.Counts().Total(), n.Calls, *o.report.CallsPerDone, play.Stats())
+			}
+			if n.Spent != o.report.Spent || n.Spent != o.report.TokensActual {
+				t.Errorf("booked %d, of this run %d; the answers say %d", o.report.Spent, o.report.TokensActual, n.Spent)
 			}
 		})
 	})
-	t.Run("every third call refused", func(t *testing.T) {
-		t.Parallel()
-		synctest.Test(t, func(t *testing.T) {
-			nighttest.SurvivesEveryNth(t, replayOf(t, tape), 3, 429, func(rt http.RoundTripper) nighttest.Night {
-				o, n := runTaped(t, &program{base: rt}, items)
-				if !slices.ContainsFunc(o.report.Alerts, func(a batch.Alert) bool { return a.Kind == batch.CallsPerDone }) {
-					t.Errorf("%v calls per item done, and no alarm: %v", *o.report.CallsPerDone, o.report.Alerts)
-				}
-				return n
-			})
-		})
-	})
-}
 
-// The assertions fail when what they watch over is taken out.
-func TestMutatedNights(t *testing.T) {
-	t.Parallel()
-	const items = 400
+	// The plan for some of the items: two thirds of what they need.
+	var plan int64
 	synctest.Test(t, func(t *testing.T) {
-		tape := t.TempDir()
-		recorded, _ := runTaped(t, &program{base: upstream(t, "ok")}, items, "-record", tape)
-		if recorded.exit != exitDone {
-			t.Fatal(recorded.stdout)
-		}
-
-		// The guards taken out: the naive loop over the same storm.
-		said := says(t, func(tb testing.TB) {
-			nighttest.SurvivesEveryNth(tb, alwaysBusy{}, 3, 429, func(rt http.RoundTripper) nighttest.Night {
-				dir := nightDir(t, items)
-				o := runNight(t, rt, dir, "-naive")
-				n := nighttest.Night{Total: items, Calls: int(o.report.Calls), Placeholder: saysNothing}
-				stored := map[string][]byte{}
-				files, err := filepath.Glob(filepath.Join(dir, "naive", "*.json"))
-				if err != nil {
-					t.Fatal(err)
+		_, n := runTaped(t, &program{base: replayOf(t, tape)}, some)
+		plan = n.Spent * 2 / 3
+	})
+	planned := func(t *testing.T, rt http.RoundTripper, limit int64) nighttest.Night {
+		_, n := runTaped(t, &program{base: rt}, some, "-headroom", "0", "-limit", fmt.Sprint(limit))
+		n.SoftCap = plan
+		return n
+	}
+	for _, c := range []struct {
+		name string
+		run  func(*testing.T, http.RoundTripper) nighttest.Night
+		want []string // what the assertions say
+	}{
+		{"every third call refused", func(t *testing.T, rt http.RoundTripper) nighttest.Night {
+			// It holds: the recorded outage comes on top, in whatever order the
+			// workers meet it.
+			o, n := runTaped(t, &program{base: rt}, items, "-hold", "1h")
+			if !slices.ContainsFunc(o.report.Alerts, func(a batch.Alert) bool { return a.Kind == batch.CallsPerDone }) {
+				t.Errorf("%v calls per item done, and no alarm: %v", *o.report.CallsPerDone, o.report.Alerts)
+			}
+			if n.Total != items || len(n.Done) < items*9/10 || o.report.Pending != 0 {
+				t.Errorf("%d items, %d done\n%s", n.Total, len(n.Done), o.stdout)
+			}
+			return n
+		}, nil},
+		{"the guards taken out", func(t *testing.T, rt http.RoundTripper) nighttest.Night {
+			return runNaive(t, rt, some)
+		}, []string{"results are placeholders", "made more than 8 calls"}},
+		{"a model that says placeholders", func(t *testing.T, rt http.RoundTripper) nighttest.Night {
+			_, n := runTaped(t, &program{base: &mute{base: rt}}, some)
+			return n
+		}, nil},
+		{"and no check of them", func(t *testing.T, rt http.RoundTripper) nighttest.Night {
+			_, n := runTaped(t, &program{base: &mute{base: rt}, check: func(string) error { return nil }}, some)
+			return n
+		}, []string{"results are placeholders"}},
+		{"a cap of two thirds", func(t *testing.T, rt http.RoundTripper) nighttest.Night {
+			return planned(t, rt, plan)
+		}, nil},
+		{"and the cap raised", func(t *testing.T, rt http.RoundTripper) nighttest.Night {
+			return planned(t, rt, 10*plan)
+		}, []string{"above the soft cap"}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				f := &failures{TB: t}
+				nighttest.SurvivesEveryNth(f, replayOf(t, tape), 3, 429, func(rt http.RoundTripper) nighttest.Night { return c.run(t, rt) })
+				if len(f.said) != len(c.want) {
+					t.Errorf("the assertions say %q, want %q", f.said, c.want)
 				}
-				for _, f := range files {
-					b, err := os.ReadFile(f)
-					if err != nil {
-						t.Fatal(err)
+				for _, w := range c.want {
+					if !strings.Contains(strings.Join(f.said, "\n"), w) {
+						t.Errorf("the assertions say %q, want %q", f.said, w)
 					}
-					id := filepath.Base(f)
-					stored[id], n.Done = b, append(n.Done, id)
 				}
-				n.Results = func(yield func(string, []byte) bool) {
-					for id, b := range stored {
-						if !yield(id, b) {
-							return
-						}
-					}
-				}
-				return n
 			})
 		})
-		if want := fmt.Sprintf("%d of %d results are placeholders", items, items); !strings.Contains(said, want) {
-			t.Errorf("without the guards the assertions say %q, want %q", said, want)
-		}
-
-		// A placeholder let through, where the model says such for one item in ten.
-		for _, check := range []func(string) error{nil, func(string) error { return nil }} {
-			_, n := runTaped(t, &program{base: &mute{base: replayOf(t, tape)}, check: check}, items)
-			said := says(t, func(tb testing.TB) { nighttest.NoPlaceholders(tb, n.Results, saysNothing) })
-			if (said != "") != (check != nil) {
-				t.Errorf("with the check %v: the assertion says %q", check == nil, said)
-			}
-		}
-
-		// The cap raised: the plan was for two thirds of what the night needs.
-		plan := recorded.report.Spent * 2 / 3
-		for _, limit := range []int64{plan, 10 * plan} {
-			o, _ := runTaped(t, &program{base: replayOf(t, tape)}, items, "-headroom", "0", "-limit", fmt.Sprint(limit))
-			said := says(t, func(tb testing.TB) { nighttest.SpendWithin(tb, o.report.Spent, plan) })
-			if (said != "") != (limit > plan) {
-				t.Errorf("limit %d, plan %d, spent %d: the assertion says %q", limit, plan, o.report.Spent, said)
-			}
-		}
-	})
-}
-
-// alwaysBusy answers every call with a 429.
-type alwaysBusy struct{}
-
-func (alwaysBusy) RoundTrip(*http.Request) (*http.Response, error) {
-	return &http.Response{StatusCode: 429, Body: io.NopCloser(strings.NewReader("{}"))}, nil
+	}
 }
 
 // mute makes the model say for one item in ten what only this program knows to be
@@ -250,7 +266,7 @@ type mute struct{ base http.RoundTripper }
 
 func (m *mute) RoundTrip(req *http.Request) (*http.Response, error) {
 	resp, err := m.base.RoundTrip(req)
-	if err != nil || req.ContentLength%10 != 0 {
+	if err != nil || resp.StatusCode != http.StatusOK || req.ContentLength%10 != 0 {
 		return resp, err
 	}
 	b, err := io.ReadAll(resp.Body)
@@ -277,9 +293,14 @@ func TestTapeFlags(t *testing.T) {
 	if o.exit != exitDone {
 		t.Fatalf("recording: exit %d\n%s%s", o.exit, o.stdout, o.stderr)
 	}
-	o = runNight(t, nil, t.TempDir(), "-n", "30", "-replay", tape)
+	dir := t.TempDir()
+	o = runNight(t, nil, dir, "-n", "30", "-replay", tape)
 	if o.exit != exitDone || o.report.Done != 30 || o.report.Calls != 30 {
 		t.Errorf("replay: exit %d\n%s%s", o.exit, o.stdout, o.stderr)
+	}
+	left, err := os.ReadDir(filepath.Join(dir, "state"))
+	if err != nil || len(left) != 1 || left[0].Name() != "lock" {
+		t.Errorf("a replay left %v, %v in the state of the real day", left, err)
 	}
 	o = runNight(t, nil, t.TempDir(), "-n", "30", "-replay", tape, "-fault", "every=3,status=503")
 	// Which calls are met depends on the order of the workers: an item may meet
