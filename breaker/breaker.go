@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/nightfuse/nightfuse/internal/call"
+	"github.com/nightfuse/nightfuse/internal/hook"
 )
 
 // Breaker guards one upstream. Make one with New; most callers then want Do,
@@ -52,8 +53,7 @@ type Breaker struct {
 	streak   streak
 	window   window
 	counts   counts
-	changes  []Change
-	telling  bool
+	changes  hook.Queue[Change]
 }
 
 // New returns the breaker that cfg describes, or everything that is wrong with
@@ -68,6 +68,7 @@ func New(cfg Config) (*Breaker, error) {
 	if b.clock == nil {
 		b.clock, b.real = realClock{}, true
 	}
+	b.changes.Hook, b.changes.Lost = b.deliver, b.hookPanicked
 	b.window = newWindow(cfg)
 	b.numbers, _ = cfg.Store.(Sequencer)
 	host, err := os.Hostname()
@@ -135,7 +136,7 @@ func (b *Breaker) admitSlowly(ctx context.Context, p *Permit) error {
 			b.commit(ev)
 			b.take(p, ev.token)
 			b.mu.Unlock()
-			b.tell()
+			b.changes.Run()
 			return nil
 		}
 		if b.granting == nil {
@@ -158,7 +159,7 @@ func (b *Breaker) admitSlowly(ctx context.Context, p *Permit) error {
 	err := b.refuse(p)
 	b.mu.Unlock()
 	b.drain(ctx)
-	b.tell()
+	b.changes.Run()
 	return err
 }
 
@@ -180,7 +181,7 @@ func (b *Breaker) grant(ctx context.Context, p *Permit, ev event) error {
 	}
 	b.mu.Unlock()
 	b.drain(ctx)
-	b.tell()
+	b.changes.Run()
 	if err == nil && ctx.Err() != nil {
 		p.Ignore()
 		return call.Stopped(ctx, "breaker: admitted too late")
@@ -217,7 +218,7 @@ func (b *Breaker) refuse(p *Permit) error {
 // until a call asks.
 func (b *Breaker) State() State {
 	b.refresh(context.Background())
-	b.tell()
+	b.changes.Run()
 	return b.phase.Load().state
 }
 
@@ -246,7 +247,7 @@ func (b *Breaker) order(ctx context.Context, ev event) error {
 		_, err = b.transact(ctx, ev)
 		b.drain(ctx)
 	}
-	b.tell()
+	b.changes.Run()
 	return err
 }
 

@@ -1,7 +1,6 @@
 package breaker
 
 import (
-	"fmt"
 	"log/slog"
 	"time"
 
@@ -38,54 +37,22 @@ func (b *Breaker) report(from State, ev event, remote bool) {
 	if from == Closed && c.To == Open {
 		b.counts.trips++
 	}
-	b.changes = append(b.changes, c)
+	b.changes.Add(c)
 }
 
-// tell delivers the queued changes, one caller at a time.
-func (b *Breaker) tell() {
+// deliver is the hook of the queued changes.
+func (b *Breaker) deliver(c Change) {
+	b.logChange(c)
+	if c.note == "" && b.cfg.OnChange != nil {
+		b.cfg.OnChange(c)
+	}
+}
+
+func (b *Breaker) hookPanicked(text string) {
 	b.mu.Lock()
-	if b.telling || len(b.changes) == 0 {
-		b.mu.Unlock()
-		return
-	}
-	b.telling = true
-	locked := true
-	defer func() {
-		// Also when a hook ends its goroutine.
-		if !locked {
-			b.mu.Lock()
-		}
-		b.telling = false
-		b.mu.Unlock()
-	}()
-	for len(b.changes) > 0 {
-		c := b.changes[0]
-		b.changes = b.changes[1:]
-		b.mu.Unlock()
-		locked = false
-		b.logChange(c)
-		panicked := c.note == "" && b.hook(c)
-		b.mu.Lock()
-		locked = true
-		if panicked {
-			b.counts.hookPanics++
-		}
-	}
-}
-
-// hook calls OnChange and survives it.
-func (b *Breaker) hook(c Change) (panicked bool) {
-	if b.cfg.OnChange == nil {
-		return false
-	}
-	defer func() {
-		if v := recover(); v != nil {
-			panicked = true
-			b.log(slog.LevelError, "OnChange panicked", "panic", fmt.Sprint(v))
-		}
-	}()
-	b.cfg.OnChange(c)
-	return false
+	b.counts.hookPanics++
+	b.mu.Unlock()
+	b.log(slog.LevelError, "OnChange panicked", "panic", text)
 }
 
 func (b *Breaker) logChange(c Change) {

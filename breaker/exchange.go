@@ -289,7 +289,7 @@ func (b *Breaker) worked(seq uint64, now time.Time) {
 	if b.down.Load() {
 		b.down.Store(false)
 		b.backoff, b.reported = 0, false
-		b.changes = append(b.changes, Change{note: "the store works again"})
+		b.changes.Add(Change{note: "the store works again"})
 	}
 }
 
@@ -298,7 +298,7 @@ func (b *Breaker) storeError(err error) error { return &StoreError{Name: b.cfg.N
 // trouble queues a report about the store. The lock is held.
 func (b *Breaker) trouble(err error, now time.Time) {
 	state := b.rec.State
-	b.changes = append(b.changes, Change{Name: b.cfg.Name, From: state, To: state, At: now, Err: err})
+	b.changes.Add(Change{Name: b.cfg.Name, From: state, To: state, At: now, Err: err})
 }
 
 // run has one operation done in a goroutine of its own, since a store may hang

@@ -152,7 +152,7 @@ func (b *Breaker) settle(c claim, r Result) {
 		}
 	}
 	b.drain(c.ctx)
-	b.tell()
+	b.changes.Run()
 }
 
 func (b *Breaker) settleLocked(c claim, ev event, who any) {

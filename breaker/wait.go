@@ -16,7 +16,7 @@ func (b *Breaker) Wait(ctx context.Context) error {
 			return context.Cause(ctx)
 		}
 		b.refresh(ctx)
-		b.tell()
+		b.changes.Run()
 		ph := b.phase.Load()
 		if ph.err == nil {
 			return nil

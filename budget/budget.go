@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/nightfuse/nightfuse/internal/call"
+	"github.com/nightfuse/nightfuse/internal/hook"
 )
 
 // A Budget reserves spend before it happens. It is safe for concurrent use.
@@ -27,7 +28,7 @@ type Budget struct {
 	timeout     time.Duration
 	clock       Clock
 	logger      *slog.Logger
-	events      events[Event]
+	events      hook.Queue[Event]
 
 	mem     *Memory   // store, if it is one: no trip, no queue
 	combine *combiner // else
@@ -79,7 +80,7 @@ func New(c Config) (*Budget, error) {
 	if b.soft == 0 && !anyHeadroom(b.owners) {
 		return nil, errors.New("budget: Limit and Headroom leave a soft cap of 0: nothing could ever be reserved")
 	}
-	b.events.hook, b.events.lost = c.OnEvent, b.hookPanicked
+	b.events.Hook, b.events.Lost = c.OnEvent, b.hookPanicked
 	b.open = make([]list, max(1, len(b.owners)))
 	if m, ok := b.store.(*Memory); ok {
 		b.mem, b.mu = m, &m.mu

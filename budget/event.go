@@ -2,9 +2,7 @@ package budget
 
 import (
 	"context"
-	"fmt"
 	"log/slog"
-	"sync"
 	"time"
 )
 
@@ -39,7 +37,7 @@ type Event struct {
 
 // emit hands e to the logger and the hook; no lock is held.
 func (b *Budget) emit(e Event) {
-	if b.logger == nil && b.events.hook == nil {
+	if b.logger == nil && b.events.Hook == nil {
 		return
 	}
 	e.Budget, e.At = b.name, b.clock.Now()
@@ -54,66 +52,14 @@ func (b *Budget) emit(e Event) {
 		b.logger.Log(context.Background(), level, "budget "+string(e.Kind), "budget", e.Budget, "owner", e.Owner,
 			"window", e.Window, "amount", e.Amount, "estimate", e.Estimate, "err", e.Err)
 	}
-	b.events.emit(e)
+	b.events.Tell(e)
 }
 
-func (b *Budget) hookPanicked(v any) {
+func (b *Budget) hookPanicked(text string) {
 	b.mu.Lock()
 	b.stats.HookPanics++
 	b.mu.Unlock()
 	if b.logger != nil {
-		b.logger.Error("budget: OnEvent panicked", "budget", b.name, "panic", fmt.Sprint(v))
+		b.logger.Error("budget: OnEvent panicked", "budget", b.name, "panic", text)
 	}
-}
-
-// events calls a hook with one event at a time, in order. Whoever finds
-// another at it leaves its event there: the hook may emit events itself.
-type events[E any] struct {
-	hook func(E)
-	lost func(panicked any)
-
-	mu    sync.Mutex
-	queue []E
-	busy  bool
-}
-
-func (q *events[E]) emit(e E) {
-	if q.hook == nil {
-		return
-	}
-	q.mu.Lock()
-	q.queue = append(q.queue, e)
-	if q.busy {
-		q.mu.Unlock()
-		return
-	}
-	q.busy = true
-	for len(q.queue) > 0 {
-		e := q.queue[0]
-		q.queue = q.queue[1:]
-		q.mu.Unlock()
-		q.call(e)
-		q.mu.Lock()
-	}
-	q.busy, q.queue = false, nil
-	q.mu.Unlock()
-}
-
-func (q *events[E]) call(e E) {
-	done := false
-	defer func() {
-		if done {
-			return
-		}
-		if v := recover(); v != nil {
-			q.lost(v)
-			return
-		}
-		// The hook ended the goroutine: the rest is for whoever comes next.
-		q.mu.Lock()
-		q.busy = false
-		q.mu.Unlock()
-	}()
-	q.hook(e)
-	done = true
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/nightfuse/nightfuse/internal/call"
+	"github.com/nightfuse/nightfuse/internal/hook"
 )
 
 // A Pacer lets the calls of all workers on one credential go one after the
@@ -30,7 +31,7 @@ type Pacer struct {
 	clock    Clock
 	real     bool
 	logger   *slog.Logger
-	events   events[PacerEvent]
+	events   hook.Queue[PacerEvent]
 
 	mu       sync.Mutex
 	requests *spacer // nil = not known
@@ -72,7 +73,7 @@ func NewPacer(c PacerConfig) (*Pacer, error) {
 	if c.Adapt {
 		p.curve = newCurve(headroom)
 	}
-	p.events.hook, p.events.lost = c.OnEvent, p.hookPanicked
+	p.events.Hook, p.events.Lost = c.OnEvent, p.hookPanicked
 	return p, nil
 }
 

@@ -2,7 +2,6 @@ package budget
 
 import (
 	"context"
-	"fmt"
 	"iter"
 	"log/slog"
 	"time"
@@ -30,7 +29,7 @@ type PacerEvent struct {
 }
 
 func (p *Pacer) emit(e PacerEvent) {
-	if p.logger == nil && p.events.hook == nil {
+	if p.logger == nil && p.events.Hook == nil {
 		return
 	}
 	e.Pacer, e.At = p.name, p.clock.Now()
@@ -38,15 +37,15 @@ func (p *Pacer) emit(e PacerEvent) {
 		p.logger.Log(context.Background(), slog.LevelInfo, "pacer "+string(e.Kind), "pacer", e.Pacer,
 			"status", e.Status, "until", e.Until, "rate", e.Rate, "err", e.Err)
 	}
-	p.events.emit(e)
+	p.events.Tell(e)
 }
 
-func (p *Pacer) hookPanicked(v any) {
+func (p *Pacer) hookPanicked(text string) {
 	p.mu.Lock()
 	p.stats.HookPanics++
 	p.mu.Unlock()
 	if p.logger != nil {
-		p.logger.Error("budget: pacer's OnEvent panicked", "pacer", p.name, "panic", fmt.Sprint(v))
+		p.logger.Error("budget: pacer's OnEvent panicked", "pacer", p.name, "panic", text)
 	}
 }
 

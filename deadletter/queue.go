@@ -13,6 +13,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/nightfuse/nightfuse/internal/call"
+	"github.com/nightfuse/nightfuse/internal/hook"
 	"github.com/nightfuse/nightfuse/internal/nils"
 )
 
@@ -76,7 +77,7 @@ type Loss struct {
 type Queue struct {
 	cfg   Config
 	count counters
-	hooks hooks
+	hooks hook.Queue[func()]
 }
 
 // New returns a queue. The error names every field that is missing or out of
@@ -109,7 +110,9 @@ func New(c Config) (*Queue, error) {
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}
-	return &Queue{cfg: c}, nil
+	q := &Queue{cfg: c}
+	q.hooks.Hook, q.hooks.Lost = func(tell func()) { tell() }, q.hookPanicked
+	return q, nil
 }
 
 // Name returns the queue's name.
@@ -235,7 +238,7 @@ func (q *Queue) bury(ctx context.Context, r Record) error {
 	q.count.bytes.Add(int64(len(r.Payload)))
 	if q.cfg.OnDead != nil {
 		r = q.kept(ctx, r)
-		q.tell(func() { q.cfg.OnDead(r) })
+		q.hooks.Tell(func() { q.cfg.OnDead(r) })
 	}
 	return nil
 }
@@ -265,9 +268,15 @@ func (q *Queue) lose(r Record, err error) error {
 	q.count.lost.Add(1)
 	q.cfg.Logger.Error("deadletter: item lost", "queue", q.cfg.Name, "item", r.ItemID, "error", err)
 	if q.cfg.OnLost != nil {
-		q.tell(func() { q.cfg.OnLost(Loss{Record: r, Err: lost}) })
+		q.hooks.Tell(func() { q.cfg.OnLost(Loss{Record: r, Err: lost}) })
 	}
 	return lost
+}
+
+// hookPanicked counts and logs a hook that panicked or ended its goroutine.
+func (q *Queue) hookPanicked(text string) {
+	q.count.hookPanics.Add(1)
+	q.cfg.Logger.Error("deadletter: hook panicked", "queue", q.cfg.Name, "panic", text)
 }
 
 // redact runs the caller's Redact. What it could not look at is not stored.

@@ -2,12 +2,12 @@ package retry
 
 import (
 	"context"
-	"fmt"
 	"log/slog"
 	"net/http"
 	"time"
 
 	"github.com/nightfuse/nightfuse/internal/call"
+	"github.com/nightfuse/nightfuse/internal/hook"
 	"github.com/nightfuse/nightfuse/internal/redact"
 )
 
@@ -60,19 +60,16 @@ func (l *loop) tell(f failure, p pause, cause error, now time.Time) {
 
 // onAttempt calls OnAttempt. What was paid for is not lost by its panic.
 func (l *loop) onAttempt(a Attempt) {
-	defer l.r.hookPanicked(l.ctx, "OnAttempt")
-	l.r.cfg.OnAttempt(a)
+	hook.Call(func() { l.r.cfg.OnAttempt(a) }, l.r.lost(l.ctx, "OnAttempt"))
 }
 
-// hookPanicked is deferred around a hook: it recovers, counts and logs.
-func (r *Retrier) hookPanicked(ctx context.Context, hook string) {
-	v := recover()
-	if v == nil {
-		return
-	}
-	r.stats.hookPanics.Add(1)
-	if r.cfg.Logger != nil {
-		r.log(ctx, slog.LevelError, "retry: "+hook+" panicked", slog.String("panic", redact.Err(fmt.Errorf("%v", v), textSize)))
+// lost returns what counts and logs a hook's panic.
+func (r *Retrier) lost(ctx context.Context, name string) func(text string) {
+	return func(text string) {
+		r.stats.hookPanics.Add(1)
+		if r.cfg.Logger != nil {
+			r.log(ctx, slog.LevelError, "retry: "+name+" panicked", slog.String("panic", text))
+		}
 	}
 }
 
@@ -99,6 +96,5 @@ func (l *loop) onWait(p pause) {
 	case p.why == forHint:
 		w.By, w.Hint = "hint", l.last.hint
 	}
-	defer l.r.hookPanicked(l.ctx, "OnWait")
-	l.r.cfg.OnWait(w)
+	hook.Call(func() { l.r.cfg.OnWait(w) }, l.r.lost(l.ctx, "OnWait"))
 }
