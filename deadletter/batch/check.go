@@ -4,9 +4,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
-	"unicode"
+
+	"github.com/nightfuse/nightfuse/internal/placeholder"
 )
 
 // ErrPlaceholder says that a result says nothing.
@@ -26,40 +26,31 @@ func (e *invalid) ErrorSignature() string {
 	return ""
 }
 
-// placeholders are words that stand for an answer, in lower case.
-var placeholders = []string{
-	"n/a", "na", "none", "null", "nil", "todo", "tbd", "error", "unknown", "undefined", "placeholder", "br",
-}
-
-// wordless reports whether r says nothing by itself: white space, a character
-// without a glyph, punctuation.
-func wordless(r rune) bool {
-	return !unicode.IsGraphic(r) || unicode.IsSpace(r) || unicode.IsPunct(r) || unicode.Is(unicode.Zs, r) ||
-		strings.ContainsRune("\u3164\u115f\u1160\uffa0\u2800", r) // letters and a symbol that are blank
-}
-
 // CheckResult returns an [ErrPlaceholder] for a result that is empty, white
-// space, punctuation or a word like "n/a", or a JSON document that holds nothing but such
-// strings, null and empty lists and objects. It is the default of
-// Config.Validate; where a result is an object, [Fields] looks closer.
+// space, punctuation or markup without content, for one that is no more than
+// "n/a", "null", "todo", "no summary available" or the like, and for a JSON
+// document that holds nothing but such texts, null and empty objects. It is the
+// default of Config.Validate, and the rule by which package retry judges an
+// answer and package nighttest a night's results.
+//
+// A word that may be an answer passes (none, unknown, error), and so do empty
+// lists that have a name: {"findings": []}. Where results are objects, [Fields]
+// looks closer; where they are prose, refuse more words in a Validate of your own
+// that asks CheckResult first.
 func CheckResult(result []byte) error {
 	text := strings.TrimSpace(string(result))
-	if text == "" {
+	switch {
+	case text == "":
 		return fmt.Errorf("%w: the result is empty", ErrPlaceholder)
-	}
-	var doc any = text
-	var parsed any
-	if json.Unmarshal([]byte(text), &parsed) == nil {
-		doc = parsed
-	}
-	if hollow(doc) {
+	case placeholder.Is(text):
 		return fmt.Errorf("%w: the result is %.40q", ErrPlaceholder, text)
 	}
 	return nil
 }
 
 // Fields returns a Validate for results that are JSON objects: each of the named
-// members must be there and say something.
+// members must be there and say something, by the rule of [CheckResult]; an empty
+// list says nothing here.
 func Fields(names ...string) func(Item, []byte) error {
 	return func(_ Item, result []byte) error {
 		var doc map[string]any
@@ -71,32 +62,10 @@ func Fields(names ...string) func(Item, []byte) error {
 			if !ok {
 				return fmt.Errorf("batch: the result has no %q", name)
 			}
-			if hollow(v) {
+			if placeholder.Value(v) {
 				return fmt.Errorf("%w: %q of the result is %.40q", ErrPlaceholder, name, fmt.Sprint(v))
 			}
 		}
 		return nil
 	}
-}
-
-// hollow reports whether a JSON value says nothing.
-func hollow(v any) bool {
-	switch v := v.(type) {
-	case nil:
-		return true
-	case string:
-		s := strings.TrimFunc(v, wordless)
-		word := strings.ToLower(strings.Trim(s, "<>"))
-		return s == "" || slices.Contains(placeholders, word)
-	case []any:
-		return !slices.ContainsFunc(v, func(e any) bool { return !hollow(e) })
-	case map[string]any:
-		for _, e := range v {
-			if !hollow(e) {
-				return false
-			}
-		}
-		return true
-	}
-	return false
 }

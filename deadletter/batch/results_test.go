@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -111,23 +112,33 @@ func TestFolderThatCannotBeWritten(t *testing.T) {
 
 func TestCheckResult(t *testing.T) {
 	t.Parallel()
-	for _, bad := range []string{"", " \n\t", "n/a", "N/A", " ... ", `""`, `"TODO"`, "null", "{}", "[]", `[""," "]`, `{"summary":"","why":null,"tags":[]}`, "\u200b\ufeff", "\u3164", "<br>", "(none).", "-- ", "***"} {
-		if err := batch.CheckResult([]byte(bad)); !errors.Is(err, batch.ErrPlaceholder) {
-			t.Errorf("%q: %v, want a placeholder", bad, err)
-		}
+	table, err := os.ReadFile("../../internal/placeholder/testdata/texts.tsv")
+	if err != nil {
+		t.Fatal(err)
 	}
-	for _, good := range []string{"fine", "0", "false", `{"summary":"x"}`, `{"score":0}`, "n/a is what the form said", "+", "👍", "是", "A."} {
-		if err := batch.CheckResult([]byte(good)); err != nil {
-			t.Errorf("%q: %v", good, err)
+	for line := range strings.Lines(string(table)) {
+		if strings.HasPrefix(line, "#") {
+			continue
+		}
+		f := strings.Split(strings.TrimSuffix(line, "\n"), "\t")
+		text, err := strconv.Unquote(f[1])
+		if err != nil {
+			t.Fatalf("%s: %v", line, err)
+		}
+		err = batch.CheckResult([]byte(text))
+		if bad := f[0] == "-"; (err != nil) != bad || bad && !errors.Is(err, batch.ErrPlaceholder) {
+			t.Errorf("%q: %v", text, err)
 		}
 	}
 	fields := batch.Fields("summary", "score")
 	for result, want := range map[string]string{
-		`{"summary":"x","score":0}`:   "",
-		`{"summary":" ","score":0}`:   "placeholder",
-		`{"summary":"n/a","score":0}`: "placeholder",
-		`{"summary":"x"}`:             `has no "score"`,
-		`["x"]`:                       "no JSON object",
+		`{"summary":"x","score":0}`:    "",
+		`{"summary":" ","score":0}`:    "placeholder",
+		`{"summary":"n/a","score":0}`:  "placeholder",
+		`{"summary":[],"score":0}`:     "placeholder",
+		`{"summary":"none","score":0}`: "",
+		`{"summary":"x"}`:              `has no "score"`,
+		`["x"]`:                        "no JSON object",
 	} {
 		err := fields(batch.Item{}, []byte(result))
 		if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
