@@ -5,6 +5,8 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
+	"io"
+	"log"
 	"os"
 	"os/exec"
 	"os/user"
@@ -17,7 +19,7 @@ import (
 	"testing"
 	"time"
 
-	_ "github.com/go-sql-driver/mysql"
+	"github.com/go-sql-driver/mysql"
 	_ "github.com/jackc/pgx/v5/stdlib"
 	_ "modernc.org/sqlite"
 
@@ -40,7 +42,7 @@ type server struct {
 	dir   string
 	cmd   *exec.Cmd
 	ended chan struct{}
-	log   bytes.Buffer // of the server, to be read when it has ended
+	said  bytes.Buffer // of the server, to be read when it has ended
 }
 
 var (
@@ -62,9 +64,10 @@ var (
 
 func TestMain(m *testing.M) {
 	if mode := os.Getenv(childMode); mode != "" {
-		child(mode)
-		return
+		fmt.Fprintln(os.Stderr, child(mode))
+		os.Exit(1)
 	}
+	_ = mysql.SetLogger(log.New(io.Discard, "", 0)) // it tells of every broken connection
 	code := m.Run()
 	postgres.remove()
 	mariadb.remove()
@@ -180,8 +183,8 @@ func (s *server) mkdir(name string) error {
 // run starts the server's process and waits until it answers.
 func (s *server) run() error {
 	cmd := s.command(s.name, strings.Fields(strings.ReplaceAll(s.args, "DIR", s.dir))...)
-	s.log.Reset()
-	cmd.Stdout, cmd.Stderr = &s.log, &s.log
+	s.said.Reset()
+	cmd.Stdout, cmd.Stderr = &s.said, &s.said
 	started, ended := make(chan error), make(chan struct{})
 	go func() {
 		defer close(ended)
@@ -206,7 +209,7 @@ func (s *server) run() error {
 	for db.PingContext(ctx) != nil {
 		select {
 		case <-ended:
-			return fmt.Errorf("%s has ended:\n%s", s.name, s.log.String())
+			return fmt.Errorf("%s has ended:\n%s", s.name, s.said.String())
 		case <-ctx.Done():
 			return fmt.Errorf("%s does not answer", s.name)
 		case <-time.After(20 * time.Millisecond):
