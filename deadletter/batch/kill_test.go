@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"log/slog"
 	"math/rand/v2"
 	"net/http"
 	"net/http/httptest"
@@ -17,6 +18,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/nightfuse/nightfuse/deadletter"
 	"github.com/nightfuse/nightfuse/deadletter/batch"
@@ -58,7 +60,9 @@ func child(dir, url string) int {
 		return batch.ExitUsage
 	}
 	_, n := killPlan()
-	rep, err := batch.Run(context.Background(), batch.Config{Dir: dir, Letters: letters, Workers: 8}, items(n),
+	rep, err := batch.Run(context.Background(), batch.Config{
+		Dir: dir, Letters: letters, Workers: 8, Logger: slog.New(slog.NewTextHandler(os.Stdout, nil)),
+	}, items(n),
 		func(ctx context.Context, it batch.Item) ([]byte, error) {
 			req, err := http.NewRequestWithContext(ctx, http.MethodGet, url+"/"+it.ID, nil)
 			if err != nil {
@@ -79,7 +83,7 @@ func child(dir, url string) int {
 }
 
 // A run that is killed at any moment, over and over: what has a result keeps it
-// and is never done again, what is dead stays dead, and the last run finishes
+// and is never done again, what has a letter neither, and the last run finishes
 // the rest.
 func TestKilledRun(t *testing.T) {
 	t.Parallel()
@@ -108,7 +112,7 @@ func TestKilledRun(t *testing.T) {
 
 	dir := filepath.Join(t.TempDir(), "run")
 	rng := rand.New(rand.NewPCG(3, 4))
-	finished := map[string]int{} // items with a result, and the calls for them until then
+	finished := map[string]int{} // items with a result or a letter, and the calls for them until then
 	check := func() {
 		t.Helper()
 		f, err := batch.OpenFolder(filepath.Join(dir, "results"))
@@ -122,14 +126,30 @@ func TestKilledRun(t *testing.T) {
 			if stored[id] = true; string(data) != "summary of "+id {
 				t.Errorf("the result of %s is %q", id, data)
 			}
+		}
+		store, err := deadletter.OpenJournal(filepath.Join(dir, "letters"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer store.Close()
+		for rec, err := range store.List(t.Context(), deadletter.Filter{}) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			if stored[rec.ItemID] || !strings.HasSuffix(rec.ItemID, "7") || rec.Failures != 1 {
+				t.Errorf("a letter of %s, %d failures", rec.ItemID, rec.Failures)
+			}
+			stored[rec.ItemID] = true
+		}
+		for id := range stored {
 			if was, had := finished[id]; had && was != calls[id] {
-				t.Errorf("%s had a result after %d calls and was called again", id, was)
+				t.Errorf("%s was finished after %d calls and was called again", id, was)
 			}
 			finished[id] = calls[id]
 		}
 		for id := range finished {
 			if !stored[id] {
-				t.Errorf("the result of %s is gone", id)
+				t.Errorf("the result or letter of %s is gone", id)
 			}
 		}
 	}
@@ -145,6 +165,7 @@ func TestKilledRun(t *testing.T) {
 		go func() { ended <- cmd.Wait() }()
 		return cmd, &out, ended
 	}
+	killed := 0
 	for k := range kills {
 		mu.Lock()
 		// So few calls a run that the kills are spread over all the items.
@@ -153,18 +174,16 @@ func TestKilledRun(t *testing.T) {
 		cmd, out, ended := run()
 		select {
 		case <-kill:
-			// Somewhere between the call and the result of a later one.
+			// At any moment from the call on: in a sync, before a rename, in
+			// the append of a letter.
+			<-time.After(time.Duration(rng.Int64N(int64(20 * time.Millisecond))))
 			if err := cmd.Process.Kill(); err != nil {
 				t.Fatal(err)
 			}
 			<-ended
+			killed++
 		case <-ended:
-			if len(finished) == 0 {
-				t.Fatalf("run %d ended by itself\n%s", k, out)
-			}
-			mu.Lock()
-			left = 0
-			mu.Unlock()
+			t.Fatalf("run %d ended by itself\n%s", k, out)
 		}
 		if b, err := os.ReadFile(filepath.Join(dir, "report.json")); err == nil {
 			var rep batch.Report
@@ -183,8 +202,8 @@ func TestKilledRun(t *testing.T) {
 		t.Errorf("the last run: exit %d, want %d\n%s", code, batch.ExitDead, out)
 	}
 	check()
-	if want := killItems - killItems/10; len(finished) != want {
-		t.Errorf("%d items have a result, want %d", len(finished), want)
+	if len(finished) != killItems || killed != kills {
+		t.Errorf("%d items have a result or a letter, want %d; %d kills, want %d", len(finished), killItems, killed, kills)
 	}
 	last := ""
 	for s := bufio.NewScanner(strings.NewReader(out.String())); s.Scan(); {
@@ -208,8 +227,8 @@ func TestKilledRun(t *testing.T) {
 	}
 }
 
-// A million items from an iterator, most of them done before: what is held in
-// memory does not grow with them beyond their names' hashes.
+// A million items from an iterator: what is held in memory does not grow with
+// them beyond the hashes of their names.
 func TestMillionItems(t *testing.T) {
 	if testing.Short() || raceEnabled {
 		t.Skip("a million items: not in short mode, nor under the race detector")

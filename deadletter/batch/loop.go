@@ -126,6 +126,7 @@ func (l *loop) turn(ctx context.Context) {
 		case s := <-l.signals:
 			if l.signal == nil {
 				l.signal = s
+				l.draining(s)
 				l.stop("signal", nil)
 				l.graceEnds = clk.Now().Add(l.cfg.Grace)
 			} else {

@@ -47,16 +47,16 @@ type replayed struct {
 	mu       sync.Mutex
 	sent     map[string]*flight // by record id
 	returned map[string]bool    // record ids of those that failed again
-	draining string             // why nothing more is sent
+	drained  string             // why nothing more is sent
 }
 
-// drained ends a replay after the sends in flight.
-type drained string
+// sendsNoMore ends a replay after the sends in flight.
+type sendsNoMore string
 
-func (d drained) Error() string { return "batch: nothing more is sent: " + string(d) }
+func (d sendsNoMore) Error() string { return "batch: nothing more is sent: " + string(d) }
 
 // RefusedBy is the reason: the letter stays as it was.
-func (d drained) RefusedBy() string { return string(d) }
+func (d sendsNoMore) RefusedBy() string { return string(d) }
 
 func (r *run) replay(ctx context.Context, store deadletter.Store, o deadletter.Options) {
 	o.Filter.Queue = ""
@@ -138,6 +138,7 @@ func (p *replayed) listen(cancel context.CancelCauseFunc, ended <-chan struct{},
 				continue
 			}
 			first <- s
+			p.draining(s)
 			p.drain("signal")
 			grace = p.cfg.Clock.After(p.cfg.Grace)
 		case <-grace:
@@ -149,18 +150,18 @@ func (p *replayed) listen(cancel context.CancelCauseFunc, ended <-chan struct{},
 func (p *replayed) drain(why string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.draining == "" {
-		p.draining = why
+	if p.drained == "" {
+		p.drained = why
 	}
 }
 
 // send does a letter's item.
 func (p *replayed) send(ctx context.Context, rec deadletter.Record) error {
 	p.mu.Lock()
-	why := p.draining
+	why := p.drained
 	p.mu.Unlock()
 	if why != "" {
-		return drained(why)
+		return sendsNoMore(why)
 	}
 	it := Item{ID: rec.ItemID, Input: rec.Payload, Estimate: rec.EstTokens, Labels: maps.Clone(rec.Labels)}
 	delete(it.Labels, inputLabel)

@@ -50,6 +50,7 @@ type Results interface {
 // else; it must be UTF-8. Files have mode 0600.
 type Folder struct {
 	dir string
+	fs  durable.FS // nil = the real one
 
 	mu       sync.Mutex
 	unsynced int
@@ -138,7 +139,7 @@ func hashed(name string) bool {
 
 // Load is [Results]. A file that is damaged, or of another item, is none.
 func (f *Folder) Load(_ context.Context, item string) (Result, bool, error) {
-	b, err := durable.ReadFile(nil, f.Path(item))
+	b, err := durable.ReadFile(f.fs, f.Path(item))
 	if errors.Is(err, fs.ErrNotExist) {
 		return Result{}, false, nil
 	}
@@ -178,7 +179,7 @@ func (f *Folder) Store(ctx context.Context, r Result) error {
 		b = slices.Concat(b[:len(b)-1], []byte(`,"result":`), r.Data, []byte("}"))
 	}
 	if err == nil {
-		err = durable.Replace(nil, f.Path(r.Item), append(b, '\n'), 0o600)
+		err = durable.Replace(f.fs, f.Path(r.Item), append(b, '\n'), 0o600)
 	}
 	if err != nil {
 		return fmt.Errorf("batch: results: %w", err)
@@ -198,7 +199,7 @@ func (f *Folder) Store(ctx context.Context, r Result) error {
 
 // Sync is [Results].
 func (f *Folder) Sync(context.Context) error {
-	if err := durable.SyncDir(nil, f.dir); err != nil {
+	if err := durable.SyncDir(f.fs, f.dir); err != nil {
 		return fmt.Errorf("batch: results: %w", err)
 	}
 	return nil

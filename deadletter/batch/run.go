@@ -161,7 +161,7 @@ func (r *run) end(work func()) (Report, error) {
 }
 
 func (r *run) close() (Report, error) {
-	r.quiet()
+	defer r.quiet() // a third signal does not keep the report from being written
 	var errs []error
 	if err := r.results.Sync(context.Background()); err != nil {
 		r.reasons["lost"] = true
@@ -186,6 +186,12 @@ func (r *run) close() (Report, error) {
 		errs = append([]error{fmt.Errorf("%w: %s", ErrIncomplete, r.report.State)}, append(errs, r.cause)...)
 	}
 	return r.report, errors.Join(errs...)
+}
+
+// draining says that the first signal was heard: nothing else may happen for a
+// while.
+func (r *run) draining(s os.Signal) {
+	r.cfg.Logger.Warn(fmt.Sprintf("batch: %v: nothing more is started, calls in flight have %v; another signal cancels them", s, r.cfg.Grace), "run", r.cfg.Name)
 }
 
 // warn keeps what the report has to say beside the counts.

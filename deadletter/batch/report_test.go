@@ -1,0 +1,74 @@
+package batch_test
+
+import (
+	"encoding/json"
+	"os"
+	"reflect"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/nightfuse/nightfuse/deadletter/batch"
+)
+
+// The report's form is what other programs read: members are added to the file
+// in testdata, and none of it changes.
+func TestReportForm(t *testing.T) {
+	t.Parallel()
+	per := 1.25
+	at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	rep := batch.Report{
+		V: 1, Name: "nightly", State: "stopped: the breaker refuses", Exit: 2,
+		Total: 12, Skipped: 1, Done: 5, Dead: 3, DeadBefore: 1, Pending: 3, Lost: 1, Uncounted: true, Duplicates: 1,
+		Calls: 5, Retries: 1, CallsPerDone: &per, P50: 10, P95: 20,
+		Stuck: &batch.Stuck{Items: 100, P50: 1, P95: 9, FirstP50: 1, FirstP95: 2},
+		Trips: 1, StoppedBy: "breaker", Refusal: "open", TokensEstimated: 100, TokensActual: 90,
+		Signatures: []batch.SignatureCount{{Signature: "1:0123456789ab", Template: "503 service unavailable", Count: 2}},
+		DeadItems:  []string{"a"}, PendingItems: []string{"b"}, LostItems: []string{"c"},
+		Alerts: []batch.Alert{{At: at, Kind: batch.Tripped, Text: "the breaker opened"}}, Warnings: []string{"w"},
+		Started: at, Seconds: 1.5,
+	}
+	for i, v := range reflect.ValueOf(rep).Fields() {
+		if v.IsZero() && i.Name != "Complete" {
+			t.Errorf("%s is not in this test", i.Name)
+		}
+	}
+	got, err := json.MarshalIndent(rep, "", "  ")
+	if err != nil {
+		t.Fatal(err)
+	}
+	want, err := os.ReadFile("testdata/report.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(string(got)+"\n", string(want)); diff != "" {
+		t.Errorf("the form of the report (-got +want):\n%s", diff)
+	}
+}
+
+// A run's report has every list as a list and what it does not know as null.
+func TestReportOfARun(t *testing.T) {
+	t.Parallel()
+	e := newEnv(t)
+	e.cfg.AllowEmpty = true
+	if _, err := e.run(items(0), nil); err != nil {
+		t.Fatal(err)
+	}
+	b, err := os.ReadFile(e.cfg.Dir + "/report.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var doc map[string]any
+	if err := json.Unmarshal(b, &doc); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"signatures", "dead_items", "pending_items", "lost_items", "alerts", "warnings"} {
+		if _, ok := doc[name].([]any); !ok {
+			t.Errorf("%s is %v, want a list", name, doc[name])
+		}
+	}
+	if v, ok := doc["calls_per_done"]; v != nil || !ok || doc["complete"] != true || doc["state"] != "finished" {
+		t.Errorf("report %s", b)
+	}
+}
