@@ -56,7 +56,10 @@
 // The payload is kept as it was sent, up to MaxPayload, and a larger one is
 // refused, since half a request cannot be replayed. Of the headers only those on
 // an allowlist are kept, of the URL no user information and no secret query
-// values; error texts are scrubbed. A replay brings its own credentials. The
+// values; error texts are scrubbed, of keys in the known shapes and, where the
+// request is at hand, in a [Transport] and an [HTTPSender], of whatever credential
+// it was sent with, since upstreams echo them; the function form has Redact for
+// that. A replay brings its own credentials. The
 // payload itself may be confidential: the directory has mode 0700 and its files
 // 0600 (on Windows modes mean nothing, protect the directory by its ACL), and
 // Purge removes payloads from the disk, save for what was set aside after damage

@@ -151,6 +151,16 @@ func causeOf(box *call.Box, err error) error {
 	return &told{err, text + " (an earlier call failed: " + before + ")"}
 }
 
+// discreet returns err without what req was sent with in its text. Its signature
+// stays the one that the guards inside have counted.
+func discreet(err error, req *http.Request) error {
+	text := err.Error()
+	if clean := redact.Sent(text, req); clean != text {
+		return &told{signs: err, text: clean}
+	}
+	return err
+}
+
 func sameStatus(a, b error) bool {
 	s := FailureOf(a).Status
 	return s != 0 && s == FailureOf(b).Status

@@ -69,7 +69,7 @@ func (s HTTPSender) Send(ctx context.Context, r Record) error {
 		if errors.As(err, &added) && added.Err != nil {
 			err = added.Err
 		}
-		return err
+		return discreet(err, req)
 	}
 	defer resp.Body.Close()
 	var told error
@@ -88,9 +88,9 @@ func (s HTTPSender) Send(ctx context.Context, r Record) error {
 	v.Status = resp.StatusCode
 	switch {
 	case told != nil:
-		return told
+		return discreet(told, req)
 	case failed(v), resp.StatusCode < 200, resp.StatusCode > 299: // a redirect that was not followed is no result
-		return newAnswerError(v, now)
+		return discreet(newAnswerError(v, now), req)
 	case err != nil:
 		return err
 	}

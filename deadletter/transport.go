@@ -211,7 +211,8 @@ func (s *sending) lostOf(err error) error {
 func (s *sending) bury(cause error, resp *http.Response) error {
 	s.over.Store(true)
 	s.q.count.items.Add(1)
-	r := s.q.letterAbout(s.box, cause, s.q.cfg.Clock.Now())
+	r := s.q.letterAbout(s.box, discreet(cause, s.req), s.q.cfg.Clock.Now())
+	r.SignatureText = redact.Sent(r.SignatureText, s.req)
 	r.Method, r.Header = s.req.Method, redact.Header(s.req.Header)
 	if r.Method == "" {
 		r.Method = http.MethodGet
