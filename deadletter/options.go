@@ -133,9 +133,8 @@ func (o Options) filled() Options {
 // chooses reports whether anything narrows f, the way Replay reads it.
 func (f Filter) chooses() bool {
 	f.After, f.Limit = Cursor{}, 0
-	v := reflect.ValueOf(f)
-	for i := range v.NumField() {
-		if x := v.Field(i); !x.IsZero() && (x.Kind() != reflect.Slice && x.Kind() != reflect.Map || x.Len() > 0) {
+	for _, x := range reflect.ValueOf(f).Fields() {
+		if list := x.Kind() == reflect.Slice || x.Kind() == reflect.Map; list && x.Len() > 0 || !list && !x.IsZero() {
 			return true
 		}
 	}
