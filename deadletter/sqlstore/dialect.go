@@ -41,7 +41,6 @@ func (d Dialect) Schema(table string) ([]string, error) {
 	t := tablesOf(table)
 	names := []string{
 		"{letters}", t.letters, "{payloads}", t.payloads, "{claims}", t.claims,
-		// An index has its name in the schema of its table, without naming it.
 		"{oldest}", t.base + "_oldest", "{cheapest}", t.base + "_cheapest", "{claimed}", t.base + "_claimed",
 	}
 	list := []string{letterTable, payloadTable, claimTable}
@@ -50,9 +49,15 @@ func (d Dialect) Schema(table string) ([]string, error) {
 		names = append(names, "{key64}", "VARBINARY(64)", "{key256}", "VARBINARY(256)", "{bytes}", "MEDIUMBLOB",
 			"{word}", "VARBINARY(16)", "{engine}", " ENGINE=InnoDB")
 	} else {
-		bytes := map[Dialect]string{PostgreSQL: "BYTEA", SQLite: "BLOB"}[d]
+		// An index is in the schema of its table. Only one of the two may say so,
+		// in PostgreSQL the table and in SQLite the index.
+		bytes, in, on := "BYTEA", "", t.letters
+		if d == SQLite {
+			bytes, in, on = "BLOB", strings.TrimSuffix(t.letters, t.base), t.base
+		}
 		list = append(list, oldestIndex, cheapestIndex)
-		names = append(names, "{key64}", bytes, "{key256}", bytes, "{bytes}", bytes, "{word}", "TEXT", "{engine}", "", "{indexes}", "")
+		names = append(names, "{key64}", bytes, "{key256}", bytes, "{bytes}", bytes, "{word}", "TEXT", "{engine}", "", "{indexes}", "",
+			"{in}", in, "{on}", on)
 	}
 	r := strings.NewReplacer(names...)
 	for i := range list {
@@ -108,8 +113,8 @@ const (
 	INDEX {cheapest} (base, est_tokens, payload_size, last_failed, id),
 	INDEX {claimed} (claim_seq)` // by which it finds what it has claimed
 
-	oldestIndex   = `CREATE INDEX IF NOT EXISTS {oldest} ON {letters} (base, last_failed, id)`
-	cheapestIndex = `CREATE INDEX IF NOT EXISTS {cheapest} ON {letters} (base, est_tokens, payload_size, last_failed, id)`
+	oldestIndex   = `CREATE INDEX IF NOT EXISTS {in}{oldest} ON {on} (base, last_failed, id)`
+	cheapestIndex = `CREATE INDEX IF NOT EXISTS {in}{cheapest} ON {on} (base, est_tokens, payload_size, last_failed, id)`
 )
 
 // defaultTable is the name of the letters' table unless told otherwise.

@@ -111,7 +111,7 @@ func TestEachLetterHasOneClaimer(t *testing.T) {
 // twice; and they send through the same guards as the night.
 func TestReplayThroughTheChain(t *testing.T) {
 	t.Parallel()
-	const letters = 120
+	const letters = 60
 	each(t, true, func(t *testing.T, b database) {
 		var got seen
 		fails := sync.Map{}

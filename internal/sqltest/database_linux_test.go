@@ -117,7 +117,7 @@ func TestContract(t *testing.T) {
 				return deadlettertest.Opened{
 					Store:   b.over(t, db, clk),
 					Reopen:  func() deadletter.Store { return b.over(t, db, clk) },
-					Letters: 2500, // each Put is a commit of its own
+					Letters: 1500, // each Put is a commit of its own
 				}
 			})
 		})
@@ -159,6 +159,38 @@ func TestSchemaTwice(t *testing.T) {
 	t.Parallel()
 	each(t, true, func(t *testing.T, b database) {
 		b.create(t, b.connect(t))
+	})
+}
+
+// Why: a program of several tables keeps them in a schema.
+func TestQualifiedTable(t *testing.T) {
+	t.Parallel()
+	each(t, true, func(t *testing.T, b database) {
+		schema := map[sqlstore.Dialect]string{sqlstore.PostgreSQL: "SCHEMA night", sqlstore.MySQL: "DATABASE night"}[b.dialect]
+		if schema != "" {
+			b.exec(t, "CREATE "+schema)
+			b.table = "night." + b.table
+		} else {
+			b.table = "main." + b.table + "_more"
+		}
+		b.create(t, b.connect(t))
+		s := b.store(t, nil)
+		if err := s.Put(t.Context(), deadletter.Record{Queue: "q", ItemID: "a", Payload: []byte("p")}); err != nil {
+			t.Fatal(err)
+		}
+		c, err := s.Claim(t.Context(), deadletter.ClaimReq{})
+		if err != nil || len(c) != 1 {
+			t.Fatalf("claimed %d, %v", len(c), err)
+		}
+		if err := s.Resolve(t.Context(), c[0].Token, deadletter.Outcome{Verb: deadletter.Ack}); err != nil {
+			t.Error(err)
+		}
+		if n, err := s.Purge(t.Context(), deadletter.Filter{}); n != 1 || err != nil {
+			t.Errorf("purged %d, %v", n, err)
+		}
+		if n := b.count(t, "_payload"); n != 0 {
+			t.Errorf("%d payloads are left", n)
+		}
 	})
 }
 

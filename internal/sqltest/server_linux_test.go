@@ -57,7 +57,7 @@ var (
 		dialect: sqlstore.MySQL, driver: "mysql", name: "mariadbd", packages: "mariadb-server", user: "mysql",
 		dsn: "root@unix(DIR/socket)/test",
 		args: "--no-defaults --datadir=DIR/data --socket=DIR/socket --pid-file=DIR/pid --tmpdir=DIR --skip-networking " +
-			"--innodb-flush-log-at-trx-commit=2 --innodb-buffer-pool-size=64M --max-connections=200",
+			"--innodb-flush-log-at-trx-commit=2 --innodb-flush-method=nosync --innodb-doublewrite=0 --innodb-buffer-pool-size=64M --max-connections=200",
 		install: installMariaDB,
 	}
 )
