@@ -88,6 +88,13 @@
 // Opening reads every line once: about a second for 40,000 letters of 2 KB.
 // Of each letter some 700 bytes stay in memory, payloads do not.
 //
+// # Other stores
+//
+// A journal is for one host. Letters of several hosts go into a SQL database
+// (package sqlstore), those of a test into [NewMemory]. The command is for
+// journals and needs no database. A store of your own keeps to [Prepare], [Merge]
+// and [Resolve], and is checked by package deadlettertest.
+//
 // # Replay
 //
 // [Replay] claims letters under a lease, the cheapest first and alone until one
@@ -108,8 +115,8 @@
 // # What it does not do
 //
 // It does not spill large payloads into files, encrypt, or migrate. It keeps no
-// goroutine and no timer between calls. It does not lock across hosts: keep a
-// journal on a local disk. It does not repair damaged lines; it keeps their
+// goroutine and no timer between calls. A journal does not lock across hosts: keep
+// it on a local disk. It does not repair damaged lines; it keeps their
 // bytes. It does not decide what a good answer is beyond the shapes of model
 // APIs that it knows: validate results before you call an item done.
 package deadletter
