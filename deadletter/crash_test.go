@@ -362,9 +362,13 @@ func TestLockedJournalNamesTheHolder(t *testing.T) {
 	if !out.Scan() {
 		t.Fatal("no holder")
 	}
-	_, err := deadletter.StoreConfig{LockWait: 20 * time.Millisecond}.Journal(dir)
-	if !errors.Is(err, deadletter.ErrLocked) || !strings.Contains(err.Error(), strconv.Itoa(cmd.Process.Pid)) {
-		t.Errorf("%v, want ErrLocked with pid %d", err, cmd.Process.Pid)
+	host, err := os.Hostname()
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = deadletter.StoreConfig{LockWait: 20 * time.Millisecond}.Journal(dir)
+	if !errors.Is(err, deadletter.ErrLocked) || !strings.Contains(err.Error(), strconv.Itoa(cmd.Process.Pid)) || !strings.Contains(err.Error(), host) {
+		t.Errorf("%v, want ErrLocked with host %s and pid %d", err, host, cmd.Process.Pid)
 	}
 	r, err := deadletter.StoreConfig{ReadOnly: true}.Journal(dir)
 	if err != nil {

@@ -17,31 +17,82 @@ import (
 	"github.com/nightfuse/nightfuse/internal/call"
 )
 
-// slowPut waits for its context before it stores.
-type slowPut struct {
+// watchful is a store that notes the contexts it is used with.
+type watchful struct {
 	deadletter.Store
-	err error
+	errs  []error
+	bound bool // all had a deadline to come
 }
 
-func (s *slowPut) Put(ctx context.Context, r deadletter.Record) error {
-	s.err = ctx.Err()
-	return s.Store.Put(ctx, r)
+func (w *watchful) see(ctx context.Context) {
+	at, ok := ctx.Deadline()
+	w.errs, w.bound = append(w.errs, ctx.Err()), ok && time.Until(at) > 0 && (w.bound || len(w.errs) == 0)
 }
 
-// The usual reason for a dead letter is a context that has ended
+func (w *watchful) Put(ctx context.Context, r deadletter.Record) error {
+	w.see(ctx)
+	return w.Store.Put(ctx, r)
+}
+
+func (w *watchful) Get(ctx context.Context, id string) (deadletter.Record, error) {
+	w.see(ctx)
+	return w.Store.Get(ctx, id)
+}
+
+// The usual reason for a dead letter is a context that has ended, and it keeps
+// no letter from being stored, whichever way it comes
 // (ThreeDotsLabs/watermill#636).
 func TestPutOutlivesTheRequest(t *testing.T) {
 	t.Parallel()
-	store := &slowPut{Store: deadletter.NewMemory()}
-	q := newQueue(t, deadletter.Config{Store: store})
-	ctx, cancel := context.WithDeadline(t.Context(), time.Unix(0, 0))
-	defer cancel()
-	err := q.Do(deadletter.WithItem(ctx, "item"), []byte("p"), func(ctx context.Context) error { return context.Cause(ctx) })
-	if !errors.Is(err, context.DeadlineExceeded) || store.err != nil {
-		t.Errorf("%v; the store's context: %v", err, store.err)
+	past := func() (context.Context, context.CancelFunc) {
+		return context.WithDeadline(deadletter.WithItem(t.Context(), "item"), time.Unix(0, 0))
 	}
-	if _, err := q.Get(t.Context(), "item"); err != nil {
-		t.Error(err)
+	cancelled := func() (context.Context, context.CancelFunc) {
+		ctx, cancel := context.WithCancel(deadletter.WithItem(t.Context(), "item"))
+		cancel()
+		return ctx, cancel
+	}
+	do := func(ctx context.Context, q *deadletter.Queue) error {
+		return q.Do(ctx, []byte("p"), func(ctx context.Context) error { return context.Cause(ctx) })
+	}
+	roundTrip := func(ctx context.Context, q *deadletter.Queue) error {
+		rt := deadletter.NewTransport(rounds(func(req *http.Request) (*http.Response, error) { return nil, req.Context().Err() }), q)
+		_, _, err := send(rt, request(t, ctx, "", strings.NewReader("p")))
+		return err
+	}
+	fail := func(ctx context.Context, q *deadletter.Queue) error { return q.Fail(ctx, []byte("p"), ctx.Err()) }
+	put := func(ctx context.Context, q *deadletter.Queue) error {
+		return q.Put(ctx, deadletter.Record{ItemID: "item", Payload: []byte("p")})
+	}
+	for _, tt := range []struct {
+		name string
+		ctx  func() (context.Context, context.CancelFunc)
+		bury func(context.Context, *deadletter.Queue) error
+		want error // of bury
+	}{
+		{"Do after its deadline", past, do, context.DeadlineExceeded},
+		{"RoundTrip after its deadline", past, roundTrip, context.DeadlineExceeded},
+		{"Fail after a deadline", past, fail, nil},
+		{"Fail after a cancel", cancelled, fail, nil},
+		{"Put after a deadline", past, put, nil},
+		{"Put after a cancel", cancelled, put, nil},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			store := &watchful{Store: deadletter.NewMemory()}
+			q := newQueue(t, deadletter.Config{Store: store, OnDead: func(deadletter.Record) {}})
+			ctx, cancel := tt.ctx()
+			defer cancel()
+			if err := tt.bury(ctx, q); !errors.Is(err, tt.want) {
+				t.Errorf("%v, want %v", err, tt.want)
+			}
+			if diff := cmp.Diff(store.errs, []error{nil, nil}); diff != "" || !store.bound {
+				t.Errorf("the store's contexts have a bound: %v; they had ended: %s", store.bound, diff)
+			}
+			if r, err := store.Store.Get(t.Context(), deadletter.ID("q", "item")); err != nil || string(r.Payload) != "p" {
+				t.Errorf("%+v, %v", r, err)
+			}
+		})
 	}
 }
 

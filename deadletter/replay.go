@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/nightfuse/nightfuse/internal/call"
+	"github.com/nightfuse/nightfuse/internal/hook"
 )
 
 // resolveTimeout bounds one change in the store after a send, in real time.
@@ -275,12 +276,11 @@ func (r *replay) resolve(ctx context.Context, f *flight, o Outcome) {
 	if r.o.OnResult == nil {
 		return
 	}
-	defer func() {
-		if p := recover(); p != nil {
-			r.o.Logger.Error("deadletter: hook panicked", "panic", p)
-		}
-	}()
-	r.o.OnResult(Result{Record: f.claim.Record, Verb: o.Verb, Err: f.err, Kept: err})
+	hook.Call(func() {
+		r.o.OnResult(Result{Record: f.claim.Record, Verb: o.Verb, Err: f.err, Kept: err})
+	}, func(text string) {
+		r.o.Logger.Error("deadletter: hook panicked", "panic", text)
+	})
 }
 
 // extend keeps the claims of what is being sent. A lost one is not sent further.

@@ -1,0 +1,148 @@
+package deadletter_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/benbjohnson/clock"
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/nightfuse/nightfuse/deadletter"
+)
+
+func TestReplayDryRun(t *testing.T) {
+	t.Parallel()
+	store := deadletter.NewMemory()
+	fill(t, store, 14)
+	before := summary(t, store)
+	rep, err := deadletter.Replay(t.Context(), store, nil, deadletter.Options{DryRun: true})
+	if err != nil || rep.Matched != 14 || rep.Remaining != 14 || rep.EstTokens != 2*(10+11+12+13+14+15+16) || rep.Bytes != 14 ||
+		len(rep.Groups) != 1 || rep.Groups[0].Count != 14 {
+		t.Errorf("%+v, %v", rep, err)
+	}
+	if diff := cmp.Diff(summary(t, store), before); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// A filter that matches nothing is an error (triggerdotdev/trigger.dev#4854);
+// nothing at all to do is none.
+func TestReplayOfNothing(t *testing.T) {
+	t.Parallel()
+	store := deadletter.NewMemory()
+	if rep, err := deadletter.Replay(t.Context(), store, succeed, deadletter.Options{}); err != nil || rep.Matched != 0 {
+		t.Errorf("an empty store: %+v, %v", rep, err)
+	}
+	put(t, store, "a", "p")
+	for _, dry := range []bool{false, true} {
+		_, err := deadletter.Replay(t.Context(), store, succeed, deadletter.Options{Filter: deadletter.Filter{Queue: "typo"}, DryRun: dry})
+		if !errors.Is(err, deadletter.ErrNoMatch) {
+			t.Errorf("dry %v: %v, want ErrNoMatch", dry, err)
+		}
+	}
+	// What narrows nothing asks for nothing.
+	for _, f := range []deadletter.Filter{
+		{Limit: 5}, {After: deadletter.Cursor{ID: "x"}}, {States: []deadletter.State{}, IDs: []string{}, Statuses: []int{}, Labels: map[string]string{}},
+	} {
+		if rep, err := deadletter.Replay(t.Context(), deadletter.NewMemory(), succeed, deadletter.Options{Filter: f}); err != nil || rep.Matched != 0 {
+			t.Errorf("%+v: %+v, %v", f, rep, err)
+		}
+	}
+	// Every field that does is a question, and its answer is that there are none.
+	at := time.Unix(1, 0)
+	for _, f := range []deadletter.Filter{
+		{Queue: "x"},
+		{IDs: []string{"x"}},
+		{States: []deadletter.State{deadletter.Quarantined}},
+		{Signature: "x"},
+		{Statuses: []int{418}},
+		{Owner: "x"},
+		{RunID: "x"},
+		{Labels: map[string]string{"x": ""}},
+		{Since: time.Now().Add(time.Hour)},
+		{Until: at},
+		{Due: at},
+	} {
+		if _, err := deadletter.Replay(t.Context(), deadletter.NewMemory(), succeed, deadletter.Options{Filter: f}); !errors.Is(err, deadletter.ErrNoMatch) {
+			t.Errorf("%+v: %v, want ErrNoMatch", f, err)
+		}
+	}
+	_, err := deadletter.Replay(t.Context(), nil, nil, deadletter.Options{
+		Concurrency: -1, Max: -1, Rate: -1, Lease: 1, Order: 9, Filter: deadletter.Filter{States: []deadletter.State{deadletter.Acked}},
+	})
+	for _, word := range []string{"store", "Send", "Concurrency", "Max", "Rate", "Lease", "order", "acked"} {
+		if err == nil || !strings.Contains(err.Error(), word) {
+			t.Errorf("%v does not name %s", err, word)
+		}
+	}
+}
+
+// A cap is told (apache/rocketmq-dashboard#2155).
+func TestReplayOfSome(t *testing.T) {
+	t.Parallel()
+	store := deadletter.NewMemory()
+	fill(t, store, 250)
+	rep, err := deadletter.Replay(t.Context(), store, succeed, deadletter.Options{Max: 100})
+	if diff := cmp.Diff(rep, deadletter.Report{Matched: 250, Sent: 100, Acked: 100, Remaining: 150}, counts); diff != "" || !errors.Is(err, deadletter.ErrPartial) {
+		t.Errorf("%v %s", err, diff)
+	}
+}
+
+func TestReplayWaitsForRetryAfter(t *testing.T) {
+	t.Parallel()
+	clk := clock.NewMock()
+	store := memoryAt(t, clk)
+	r := letter("later", "p")
+	r.RetryAfter = clk.Now().Add(time.Hour)
+	if err := store.Put(t.Context(), r); err != nil {
+		t.Fatal(err)
+	}
+	put(t, store, "now", "p")
+	rep, err := deadletter.Replay(t.Context(), store, succeed, deadletter.Options{Clock: clk})
+	if diff := cmp.Diff(rep, deadletter.Report{Matched: 2, Skipped: 1, Sent: 1, Acked: 1, Remaining: 1}, counts); diff != "" || !errors.Is(err, deadletter.ErrPartial) {
+		t.Errorf("%v %s", err, diff)
+	}
+	rep, err = deadletter.Replay(t.Context(), store, succeed, deadletter.Options{Clock: clk, Early: true})
+	if diff := cmp.Diff(rep, deadletter.Report{Matched: 1, Sent: 1, Acked: 1}, counts); diff != "" || err != nil {
+		t.Errorf("%v %s", err, diff)
+	}
+}
+
+func TestReplayIsCancelled(t *testing.T) {
+	t.Parallel()
+	store := deadletter.NewMemory()
+	fill(t, store, 50)
+	ctx, cancel := context.WithCancelCause(t.Context())
+	stop := errors.New("operator")
+	n := 0
+	rep, err := deadletter.Replay(ctx, store, func(ctx context.Context, r deadletter.Record) error {
+		if n++; n == 3 {
+			cancel(stop)
+			<-ctx.Done()
+			return ctx.Err()
+		}
+		return nil
+	}, deadletter.Options{Concurrency: 1})
+	if !errors.Is(err, stop) {
+		t.Errorf("%v, want the cause", err)
+	}
+	if diff := cmp.Diff(rep, deadletter.Report{Matched: 50, Sent: 3, Acked: 2, Released: 1, Remaining: 48}, counts); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// unack is a store that breaks after a send.
+type unack struct{ deadletter.Store }
+
+func TestReplayTellsOfABrokenStore(t *testing.T) {
+	t.Parallel()
+	store := deadletter.NewMemory()
+	fill(t, store, 10)
+	rep, err := deadletter.Replay(t.Context(), unack{store}, succeed, deadletter.Options{})
+	if !errors.Is(err, errFull) || rep.Acked != 0 || rep.Sent != 1 {
+		t.Errorf("%+v, %v", rep, err)
+	}
+}
