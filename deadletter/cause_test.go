@@ -11,6 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/benbjohnson/clock"
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/nightfuse/nightfuse/deadletter"
@@ -127,7 +128,7 @@ func TestPayloadLimitOfEveryWayIn(t *testing.T) {
 			if err := bury(q, fits); err != nil {
 				t.Error(err)
 			}
-			if s := q.Stats(); s.Lost != 1 || s.Dead != 1 {
+			if s := q.Stats(); s.Lost != 1 || s.Dead != 1 || s.Items != 2 {
 				t.Errorf("%+v", s)
 			}
 		})
@@ -201,6 +202,22 @@ func TestRetryAfterOfSDKs(t *testing.T) {
 			t.Errorf("%v, %v", r.RetryAfter, err)
 		}
 	})
+}
+
+// A replay counts an SDK's hint from its own clock, too.
+func TestRetryAfterOfAReplay(t *testing.T) {
+	t.Parallel()
+	clk := clock.NewMock()
+	store := memoryAt(t, clk)
+	put(t, store, "item", "p")
+	err := &keptError{429, &http.Response{StatusCode: 429, Header: http.Header{"Retry-After": {"300"}}}}
+	fail := func(context.Context, deadletter.Record) error { return err }
+	if rep, err := deadletter.Replay(t.Context(), store, fail, deadletter.Options{Clock: clk}); err != nil || rep.Returned != 1 {
+		t.Fatalf("%+v, %v", rep, err)
+	}
+	if r, err := store.Get(t.Context(), deadletter.ID("q", "item")); err != nil || !r.RetryAfter.Equal(clk.Now().Add(5*time.Minute)) {
+		t.Errorf("%v, %v", r.RetryAfter, err)
+	}
 }
 
 // What http.Client adds is not the failure's.

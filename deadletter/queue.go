@@ -208,7 +208,10 @@ func (q *Queue) Fail(ctx context.Context, payload []byte, cause error) error {
 
 // Put stores r in the queue, whose name it gets, after the queue's Redact. The
 // context's end does not stop it. The error is a *[LostError].
-func (q *Queue) Put(ctx context.Context, r Record) error { return q.bury(ctx, r) }
+func (q *Queue) Put(ctx context.Context, r Record) error {
+	q.count.items.Add(1)
+	return q.bury(ctx, r)
+}
 
 // bury stores r and tells who wants to know.
 func (q *Queue) bury(ctx context.Context, r Record) error {

@@ -238,13 +238,14 @@ func (r *replay) land(ctx context.Context, f *flight) {
 // failed returns how the claim of a failed letter ends.
 func (r *replay) failed(f *flight) Outcome {
 	cause := causeOf(f.box, f.err)
-	failure := FailureOf(cause)
+	now := r.o.Clock.Now()
+	failure := failureOf(cause, now)
 	if failure.Attempts == 0 {
 		failure.Attempts = max(f.box.Item.Calls(), 1)
 	}
 	// Behind the cut-off, also on a clock that stands still: no replay sends
 	// it twice.
-	failure.At = latest(r.o.Clock.Now(), r.cutoff.Add(time.Microsecond))
+	failure.At = latest(now, r.cutoff.Add(time.Microsecond))
 	o := Outcome{Verb: Return, Failure: failure}
 	if n := f.claim.Record.Replays; r.o.MaxReplays > 0 && n >= r.o.MaxReplays {
 		o.Verb, o.Reason = Quarantine, fmt.Sprintf("replayed %d times in vain", n)

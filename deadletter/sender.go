@@ -15,8 +15,8 @@ import (
 
 // HTTPSender sends letters as the requests they were; its Send method is a
 // [Send]. Give it the client of the batch, with the same chain of transports:
-// then the same breaker, budget and pacer decide. It is safe for concurrent use
-// if its functions are.
+// then the same breaker, budget and pacer decide. It waits as long as they and the
+// context let it. It is safe for concurrent use if its functions are.
 type HTTPSender struct {
 	Client *http.Client // nil = http.DefaultClient
 

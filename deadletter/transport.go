@@ -54,7 +54,9 @@ func (t *Transport) CloseIdleConnections() { t.CloseIdle() }
 
 // RoundTrip sends req. A failed one becomes a letter before RoundTrip returns;
 // one whose answer turns out to be a failure while it is read becomes one
-// before that Read or Close returns. If the letter cannot be stored, RoundTrip
+// before that Read or Close returns. Of an answer with status 400 or more the head
+// is read first, at most 8 KiB and for at most 2 s of real time; its body still
+// gives every byte. If the letter cannot be stored, RoundTrip
 // or Read returns the failure joined with a *[LostError].
 func (t *Transport) RoundTrip(req *http.Request) (_ *http.Response, err error) {
 	in, box, through, err := t.Start(req)
