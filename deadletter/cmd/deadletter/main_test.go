@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"maps"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -15,16 +14,10 @@ import (
 	"path/filepath"
 	"runtime"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
-	"time"
 	"unicode/utf8"
 
-	"github.com/google/go-cmp/cmp"
-
-	"github.com/nightfuse/nightfuse/breaker"
-	"github.com/nightfuse/nightfuse/budget"
 	"github.com/nightfuse/nightfuse/deadletter"
 )
 
@@ -149,139 +142,6 @@ func states(t *testing.T, dir string) map[deadletter.State]int {
 	return s.States
 }
 
-const goodAnswer = `{"id":"c","object":"chat.completion","choices":[{"index":0,"message":{"role":"assistant","content":"a summary"},"finish_reason":"stop"}],"usage":{"prompt_tokens":5,"completion_tokens":3,"total_tokens":8}}`
-
-// upstream is a model API on loopback that counts what it gets.
-type upstream struct {
-	*httptest.Server
-	mu    sync.Mutex
-	calls map[string]int // by body
-	auth  map[string]bool
-}
-
-func newUpstream(t *testing.T, status func(body string) int) *upstream {
-	t.Helper()
-	u := &upstream{calls: map[string]int{}, auth: map[string]bool{}}
-	u.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
-		b, _ := io.ReadAll(req.Body)
-		u.mu.Lock()
-		u.calls[string(b)]++
-		u.auth[req.Header.Get("Authorization")+req.Header.Get("X-Api-Key")] = true
-		u.mu.Unlock()
-		w.Header().Set("Content-Type", "application/json")
-		if s := status(string(b)); s != 200 {
-			w.WriteHeader(s)
-			_, _ = io.WriteString(w, `{"error":{"message":"no","type":"server_error"}}`)
-			return
-		}
-		_, _ = io.WriteString(w, goodAnswer)
-	}))
-	t.Cleanup(u.Close)
-	return u
-}
-
-func (u *upstream) total() int {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	n := 0
-	for _, k := range u.calls {
-		n += k
-	}
-	return n
-}
-
-// credentials are what came with the calls so far.
-func (u *upstream) credentials() map[string]bool {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	return maps.Clone(u.auth)
-}
-
-// request is a letter that goes to u.
-func (u *upstream) request(item string) deadletter.Record {
-	return deadletter.Record{
-		ItemID: item, Method: "POST", URL: u.URL + "/v1/chat/completions", Header: http.Header{"Content-Type": {"application/json"}},
-		Payload: []byte(`{"prompt":"` + item + `"}`), Status: 503, Signature: "1:aaaaaaaaaaaa", SignatureText: "503 overloaded", Err: "overloaded", EstTokens: 100,
-	}
-}
-
-func ok(string) int { return 200 }
-
-func TestLooking(t *testing.T) {
-	t.Parallel()
-	dir := fill(t,
-		deadletter.Record{
-			ItemID: "doc-1", Status: 503, Signature: "1:aaaaaaaaaaaa", SignatureText: "503 overloaded", Err: "overloaded", Owner: "nightly",
-			Labels: map[string]string{"file": "a.json"}, Payload: []byte("one\x00\xff"), EstTokens: 70, Method: "POST", URL: "https://api.example/v1", RunID: "r1",
-		},
-		deadletter.Record{ItemID: "doc-2", Status: 503, Signature: "1:aaaaaaaaaaaa", SignatureText: "503 overloaded", Err: "overloaded", Owner: "day", EstTokens: 30},
-		deadletter.Record{ItemID: "doc-3", Signature: "1:bbbbbbbbbbbb", SignatureText: "connection reset", Err: "connection reset", LastFailedAt: time.Date(2020, 1, 2, 3, 4, 5, 0, time.UTC)},
-	)
-	id := deadletter.ID("nightly", "doc-1")
-
-	for _, tt := range []struct {
-		args string
-		want []string // items listed
-	}{
-		{"", []string{"doc-3", "doc-1", "doc-2"}},
-		{"-signature 1:bbbbbbbbbbbb", []string{"doc-3"}},
-		{"-status 503", []string{"doc-1", "doc-2"}},
-		{"-status 0,404", []string{"doc-3"}},
-		{"-owner day", []string{"doc-2"}},
-		{"-label file=a.json", []string{"doc-1"}},
-		{"-run r1", []string{"doc-1"}},
-		{"-older 24h", []string{"doc-3"}},
-		{"-newer 24h", []string{"doc-1", "doc-2"}},
-		{"-older 2021-01-01T00:00:00Z", []string{"doc-3"}},
-		{"-queue other", nil},
-		{"-state acked,discarded", nil},
-		{"-state all -limit 2", []string{"doc-3", "doc-1"}},
-		{"doc-2 " + id[:8], []string{"doc-1", "doc-2"}},
-		{"-status 503 doc-3", nil},
-	} {
-		args := append([]string{"ls", "--json", dir}, strings.Fields(tt.args)...)
-		r := cli(t, args...)
-		r.want(t, 0)
-		var got []string
-		for d := json.NewDecoder(strings.NewReader(r.out)); ; {
-			var rec deadletter.Record
-			if err := d.Decode(&rec); err == io.EOF {
-				break
-			} else if err != nil {
-				t.Fatal(err)
-			}
-			got = append(got, rec.ItemID)
-		}
-		if diff := cmp.Diff(got, tt.want); diff != "" {
-			t.Errorf("ls %s: %s", tt.args, diff)
-		}
-	}
-
-	r := cli(t, "ls", dir)
-	r.want(t, 0, "SIGNATURE")
-	lines := strings.Split(strings.TrimSpace(r.out), "\n")
-	if len(lines) != 4 {
-		t.Fatalf("%d lines:\n%s", len(lines), r.out)
-	}
-	cli(t, "show", dir, strings.Fields(lines[1])[0]).want(t, 0, "doc-3") // what is shown can be given back
-	for _, l := range lines {                                            // aligned: every column begins where its head does
-		if strings.Index(lines[0], "SIGNATURE") < 1 || l[strings.Index(lines[0], "SIGNATURE")-1] != ' ' {
-			t.Errorf("not aligned:\n%s", r.out)
-		}
-	}
-	cli(t, "groups", dir).want(t, 0, "503 overloaded", "connection reset", "100", "3 dead")
-	cli(t, "groups", dir, "-json").want(t, 0, `"count":2`, `"dead":3`)
-	cli(t, "show", dir, "doc-1").want(t, 0, id, "https://api.example/v1", "label file", "a.json", "nightly", "5 B")
-	cli(t, "show", dir, "doc-1", "-json").want(t, 0, `"item_id":"doc-1"`)
-	if r := cli(t, "payload", dir, "doc-1"); r.out != "one\x00\xff" || r.code != 0 {
-		t.Errorf("%q", r.out)
-	}
-	cli(t, "payload", dir, "doc-1", "-json").want(t, 0, `"payload":"b25lAP8="`)
-	cli(t, "export", dir, "-status", "503").want(t, 0, `"payload":"b25lAP8="`, `"item_id":"doc-2"`)
-	cli(t, "verify", dir).want(t, 0, "3 letters", "no damage")
-	cli(t, "verify", dir, "-json").want(t, 0, `"damage":[]`, `"letters":3`)
-}
-
 func TestUsage(t *testing.T) {
 	t.Parallel()
 	dir := fill(t, deadletter.Record{ItemID: "a", Payload: []byte("p")}, deadletter.Record{ItemID: "b", Payload: []byte("p")})
@@ -326,193 +186,6 @@ func TestUsage(t *testing.T) {
 	}
 	if got := states(t, dir); got[deadletter.Dead] != 2 {
 		t.Errorf("%v", got)
-	}
-}
-
-func TestReplay(t *testing.T) {
-	t.Parallel()
-	u := newUpstream(t, func(body string) int {
-		if strings.Contains(body, "poison") {
-			return 400
-		}
-		return 200
-	})
-	dir := fill(t, u.request("doc/1"), u.request("doc-2"), u.request("poison"))
-	out := filepath.Join(t.TempDir(), "out")
-
-	// Without -yes nothing happens, and a script can see it.
-	r := cli(t, "replay", dir, "-out", out)
-	r.want(t, 1, "to send: 3 of 3 letters", "about 300 tokens", strings.TrimPrefix(u.URL, "http://"), "-yes")
-	cli(t, "replay", dir, "-dry-run", "-json").want(t, 0, `"matched":3`, `"dry_run":true`, `"est_tokens":300`, `"sent":0`)
-	if n := u.total(); n != 0 {
-		t.Fatalf("%d calls of a preview", n)
-	}
-
-	r = cli(t, "replay", dir, "-yes", "-out", out, "-auth-env", "TEST_KEY", "-json")
-	r.want(t, 4, `"acked":2`, `"returned":1`, `"exit":4`)
-	if diff := cmp.Diff(states(t, dir), map[deadletter.State]int{deadletter.Acked: 2, deadletter.Dead: 1}); diff != "" {
-		t.Error(diff)
-	}
-	if diff := cmp.Diff(u.credentials(), map[string]bool{"Bearer sk-test-marker-4711": true}); diff != "" {
-		t.Error(diff)
-	}
-	files, err := filepath.Glob(filepath.Join(out, "*.json"))
-	if err != nil || len(files) != 2 {
-		t.Fatalf("%q, %v", files, err)
-	}
-	for _, f := range files {
-		if b, err := os.ReadFile(f); err != nil || string(b) != goodAnswer {
-			t.Errorf("%s: %q, %v", f, b, err)
-		}
-		if name := filepath.Base(f); !strings.HasPrefix(name, "doc_1-") && !strings.HasPrefix(name, "doc-2-") {
-			t.Errorf("an answer in %s", f)
-		}
-	}
-
-	// The letter that failed goes by its state until a person decides.
-	for range 2 {
-		cli(t, "replay", dir, "-yes", "-auth-env", "TEST_KEY", "-auth-header", "x-api-key").want(t, 4)
-	}
-	if got := u.credentials(); !got["sk-test-marker-4711"] {
-		t.Errorf("sent the credentials %v", got)
-	}
-	cli(t, "ls", dir).want(t, 0, "quarantined")
-	cli(t, "replay", dir, "-yes").want(t, 0, "sent 0 of 0")
-	cli(t, "replay", dir, "-yes", "-state", "quarantined").want(t, 4, "sent 1 of 1")
-	if n := u.total(); n != 6 {
-		t.Errorf("%d calls, want 6", n)
-	}
-	r = cli(t, "export", dir, "-state", "all")
-	if r.want(t, 0); strings.Contains(r.out, "4711") {
-		t.Error("a credential was kept")
-	}
-}
-
-func TestReplayIsPartial(t *testing.T) {
-	t.Parallel()
-	u := newUpstream(t, ok)
-	later := u.request("later")
-	later.RetryAfter = time.Now().Add(time.Hour)
-	dir := fill(t, u.request("a"), u.request("b"), u.request("c"), later)
-	cli(t, "replay", dir, "-yes", "-max", "2", "-rate", "1000").want(t, 4, "sent 2 of 4", "2 not tried")
-	cli(t, "replay", dir, "-yes").want(t, 4, "sent 1 of 2", "1 not tried", "waiting")
-	cli(t, "replay", dir, "-yes", "-early").want(t, 0, "sent 1 of 1")
-	cli(t, "replay", dir, "-yes").want(t, 0)
-	if n := u.total(); n != 4 {
-		t.Errorf("%d calls, want 4", n)
-	}
-}
-
-// An answer that cannot be written is no result: its letter stays.
-func TestReplayWritesBeforeTheAck(t *testing.T) {
-	t.Parallel()
-	u := newUpstream(t, ok)
-	dir := fill(t, u.request("a"))
-	out := t.TempDir()
-	// A folder in the place of the file.
-	name := fileName(deadletter.Record{ID: deadletter.ID("nightly", "a"), ItemID: "a"})
-	if err := os.MkdirAll(filepath.Join(out, name, "x"), 0o700); err != nil {
-		t.Fatal(err)
-	}
-	cli(t, "replay", dir, "-yes", "-out", out).want(t, 4, "returned")
-	if got := states(t, dir); got[deadletter.Dead] != 1 {
-		t.Errorf("%v", got)
-	}
-}
-
-func TestReplayThroughTheBreaker(t *testing.T) {
-	t.Parallel()
-	u := newUpstream(t, func(string) int { return 503 })
-	var letters []deadletter.Record
-	for i := range 30 {
-		letters = append(letters, u.request(fmt.Sprint("doc-", i)))
-	}
-	dir := fill(t, letters...)
-	state := t.TempDir()
-	store, err := breaker.File(state)
-	if err != nil {
-		t.Fatal(err)
-	}
-	up, err := breaker.New(breaker.Config{Name: "model-api", Store: store, Cooldown: time.Hour, MaxCooldown: time.Hour})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if p, err := up.Allow(t.Context()); err != nil {
-		t.Fatal(err)
-	} else {
-		p.Failure(errors.New("another failure")) // which makes the file
-	}
-	// It opens while the replay runs, at the fifth failure of one kind.
-	r := cli(t, "replay", dir, "-yes", "-breaker", state, "-attempts", "1", "-json")
-	r.want(t, 2, `"stopped_by":"breaker"`, `"returned":5`, `"released":1`)
-	// And stays so for the next one: nothing is sent.
-	cli(t, "replay", dir, "-yes", "-breaker", state, "-breaker-name", "model-api").want(t, 2, "breaker")
-	if n := u.total(); n != 5 {
-		t.Errorf("%d calls, want 5", n)
-	}
-	if got := states(t, dir); got[deadletter.Dead] != 30 {
-		t.Errorf("%v", got)
-	}
-	cli(t, "replay", dir, "-yes", "-breaker", t.TempDir()).want(t, 1, "0 breakers", "-breaker-name")
-}
-
-func TestReplayWithinTheBudget(t *testing.T) {
-	t.Parallel()
-	u := newUpstream(t, ok)
-	var letters []deadletter.Record
-	for i := range 10 {
-		r := u.request(fmt.Sprint("doc-", i))
-		r.Owner = "nightly"
-		letters = append(letters, r)
-	}
-	dir := fill(t, letters...)
-	ledger := filepath.Join(t.TempDir(), "spend")
-	f, err := budget.OpenFile(ledger)
-	if err != nil {
-		t.Fatal(err)
-	}
-	day, err := budget.New(budget.Config{Limit: 1000, Headroom: -1, Store: f, Owners: []budget.Owner{{Name: "nightly"}}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := day.Adjust(t.Context(), "nightly", 850); err != nil {
-		t.Fatal(err)
-	}
-	// Each call reserves 100 and costs 8.
-	r := cli(t, "replay", dir, "-yes", "-budget", ledger, "-limit", "1000", "-headroom", "0", "-concurrency", "1", "-json")
-	r.want(t, 3, `"stopped_by":"budget"`, `"acked":7`, `"released":1`)
-	s, err := day.Status(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if text := fmt.Sprint(s); !strings.Contains(text, "906") {
-		t.Errorf("spent %s, want 850 and 7 times 8", text)
-	}
-	cli(t, "replay", dir, "-yes", "-budget", ledger, "-limit", "100000").want(t, 0, "3 acked")
-}
-
-// A letter must not choose who gets the credential.
-func TestCredentialGoesToOneHost(t *testing.T) {
-	t.Parallel()
-	u, other := newUpstream(t, ok), newUpstream(t, ok)
-	dir := fill(t, u.request("a"), other.request("b"))
-	cli(t, "replay", dir, "-yes", "-auth-env", "TEST_KEY").want(t, 1, "-auth-host")
-	cli(t, "replay", dir, "-yes", "-auth-env", "TEST_KEY", "-auth-host", "elsewhere").want(t, 1, "elsewhere")
-	cli(t, "replay", dir, "-yes", "-auth-env", "TEST_KEY", "-auth-host", strings.TrimPrefix(u.URL, "http://")).want(t, 0, "2 acked")
-	if diff := cmp.Diff([]map[string]bool{u.credentials(), other.credentials()}, []map[string]bool{{"Bearer sk-test-marker-4711": true}, {"": true}}); diff != "" {
-		t.Error(diff)
-	}
-
-	// Nor must an upstream, by a redirect.
-	away := httptest.NewServer(http.RedirectHandler(other.URL+"/v1", http.StatusTemporaryRedirect))
-	t.Cleanup(away.Close)
-	r := u.request("c")
-	r.URL = away.URL
-	dir = fill(t, r)
-	before := other.total()
-	cli(t, "replay", dir, "-yes", "-auth-env", "TEST_KEY", "-auth-header", "x-api-key", "-attempts", "1").want(t, 4, "another host")
-	if n := other.total(); n != before {
-		t.Error("a redirect took the credential along")
 	}
 }
 
@@ -573,24 +246,6 @@ func TestHostileText(t *testing.T) {
 	if err := json.Unmarshal([]byte(r.out), &rec); err != nil || !strings.Contains(rec.Err, "\u202eevil\u2066") {
 		t.Errorf("the JSON says something else: %q, %v", rec.Err, err)
 	}
-}
-
-func TestVerifyTellsDamage(t *testing.T) {
-	t.Parallel()
-	dir := fill(t, deadletter.Record{ItemID: "a", Err: "first", Payload: []byte("p")}, deadletter.Record{ItemID: "b"}, deadletter.Record{ItemID: "c"})
-	seg := filepath.Join(dir, "deadletter-000001.jsonl")
-	b, err := os.ReadFile(seg)
-	if err != nil {
-		t.Fatal(err)
-	}
-	lines := bytes.SplitAfter(b, []byte("\n"))
-	lines[1] = bytes.Replace(lines[1], []byte(`"nightly"`), []byte(`"daylily"`), 1)
-	if err := os.WriteFile(seg, bytes.Join(lines, nil), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	cli(t, "verify", dir).want(t, 5, "deadletter-000001.jsonl", "1 place damaged", "2 letters")
-	cli(t, "verify", dir, "-json").want(t, 5, `"line":2`)
-	cli(t, "ls", dir).want(t, 0, "1 damaged line", "verify")
 }
 
 // Looking, discarding and replaying work beside a program that writes.
