@@ -47,6 +47,12 @@ func (s *Store) take(ctx context.Context, req deadletter.ClaimReq, now time.Time
 			return nil, err
 		}
 		got, err := s.takeOnce(ctx, req, seq, now)
+		if err != nil && faultOf(err) == unknown && ctx.Err() == nil {
+			// A lost reply: the number tells what was claimed, if anything was.
+			if done, rerr := s.rows(ctx, s.numbered(seq)); rerr == nil && len(done) > 0 {
+				return done, nil
+			}
+		}
 		if err != nil || len(got) > 0 {
 			return got, err
 		}
@@ -134,7 +140,12 @@ func (s *Store) takeOnce(ctx context.Context, req deadletter.ClaimReq, seq int64
 	if err != nil || n == 0 {
 		return nil, err
 	}
-	return s.rows(ctx, s.query("SELECT "+columns+" FROM "+s.t.letters+" WHERE claim_seq = ? AND claim_until > ?", seq, zeroMicros))
+	return s.rows(ctx, s.numbered(seq))
+}
+
+// numbered asks for the letters of one claim.
+func (s *Store) numbered(seq int64) *query {
+	return s.query("SELECT "+columns+" FROM "+s.t.letters+" WHERE claim_seq = ? AND claim_until > ?", seq, zeroMicros)
 }
 
 // claims returns the letters with their payloads, in the order of the request.

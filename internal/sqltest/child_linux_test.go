@@ -24,7 +24,7 @@ import (
 // database.
 const childMode = "NIGHTFUSE_SQLTEST_CHILD"
 
-// start starts the test binary as a client and returns what it says.
+// child starts the test binary as a client and returns what it says.
 func (b database) child(t *testing.T, mode string) (*exec.Cmd, *bufio.Scanner) {
 	t.Helper()
 	cmd := exec.Command(os.Args[0])
@@ -79,7 +79,7 @@ func child(spec string) error {
 
 // work does everything once with one of four letters.
 func work(ctx context.Context, s *sqlstore.Store, i int) error {
-	err := s.Put(ctx, deadletter.Record{Queue: "q", ItemID: fmt.Sprint(i % 4), Payload: []byte(fmt.Sprint(i))})
+	err := s.Put(ctx, deadletter.Record{Queue: "q", ItemID: fmt.Sprint(i % 4), Payload: fmt.Append(nil, i)})
 	if err != nil {
 		return err
 	}

@@ -74,7 +74,7 @@ func TestEachLetterHasOneClaimer(t *testing.T) {
 			if i%10 > 0 {
 				return deadletter.Record{}
 			}
-			return deadletter.Record{Payload: []byte(fmt.Sprint(i))}
+			return deadletter.Record{Payload: fmt.Append(nil, i)}
 		})
 		var got, numbers seen
 		var wg sync.WaitGroup

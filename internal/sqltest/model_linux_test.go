@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net/http"
+	"strings"
 	"testing"
 	"time"
 
@@ -289,15 +290,15 @@ func TestCorners(t *testing.T) {
 		}
 		// Behind a place that is a part of a microsecond later is neither.
 		for place, want := range map[time.Duration]string{-1: "ab", 0: "b", 1: ""} {
-			got := ""
+			var got strings.Builder
 			for r, err := range s.List(t.Context(), deadletter.Filter{After: deadletter.Cursor{FailedAt: at.Add(place), ID: "a"}}) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				got += r.ID
+				got.WriteString(r.ID)
 			}
-			if got != want {
-				t.Errorf("behind %d ns: %q, want %q", place, got, want)
+			if got.String() != want {
+				t.Errorf("behind %d ns: %q, want %q", place, got.String(), want)
 			}
 		}
 		// A claim of a quarantined letter goes on when the same item fails, and

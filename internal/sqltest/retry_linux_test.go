@@ -341,11 +341,12 @@ func TestLostReply(t *testing.T) {
 			if err != nil || r.Failures != 2 || r.TotalCalls != 2 || string(r.Payload) != "p" {
 				t.Errorf("after two puts: %+v, %v", r, err)
 			}
-			c, err := s.Claim(t.Context(), deadletter.ClaimReq{})
-			if err != nil || len(c) != 1 {
-				t.Fatal(len(c), err)
+			var c []deadletter.Claim
+			cut("UPDATE", 3, func() { c, err = s.Claim(t.Context(), deadletter.ClaimReq{}) })
+			if err != nil || len(c) != 1 || string(c[0].Record.Payload) != "p" || c[0].Record.Replays != 1 {
+				t.Fatalf("claimed %+v, %v", c, err)
 			}
-			cut("UPDATE", 3, func() {
+			cut("UPDATE", 4, func() {
 				if err := s.Resolve(t.Context(), c[0].Token, deadletter.Outcome{Verb: deadletter.Ack}); err != nil {
 					t.Errorf("resolve: %v", err)
 				}
