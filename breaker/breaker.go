@@ -150,6 +150,7 @@ func (b *Breaker) admitSlowly(ctx context.Context, p *Permit) error {
 	if eff.answer == admitted {
 		b.take(p, "")
 		b.mu.Unlock()
+		b.changes.Run() // what the look has found
 		return nil
 	}
 	if eff.repair {

@@ -37,7 +37,7 @@ func (b *Breaker) fresh() bool {
 		now := b.clock.Now()
 		b.mu.Lock()
 		defer b.mu.Unlock()
-		return !b.usable(now)
+		return !b.usable(now) && !b.changes.Waits() // the way past here tells nothing
 	}
 	if b.unsure.Load() {
 		return false

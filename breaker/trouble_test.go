@@ -420,3 +420,49 @@ func TestStoresOfTwoMinds(t *testing.T) {
 		t.Errorf("%d probes, want 1", got)
 	}
 }
+
+// Whatever a call's look at the store finds, and what New's has found, is told
+// before the call goes out, though the call has no news of its own.
+func TestNewsIsToldAtOnce(t *testing.T) {
+	t.Parallel()
+	clk := newClock()
+	store := &watched{Store: breaker.Memory()}
+	var told []string
+	cfg := plain(clk)
+	cfg.Store = storeFunc(store.Update)
+	cfg.OnChange = func(c breaker.Change) {
+		if c.Err != nil {
+			told = append(told, "trouble")
+		} else {
+			told = append(told, c.To.String())
+		}
+	}
+	other := cfg
+	other.OnChange = nil
+	far := newBreaker(t, other)
+	if err := far.Trip(t.Context(), "by hand"); err != nil {
+		t.Fatal(err)
+	}
+	b := newBreaker(t, cfg)
+	if err := far.Reset(t.Context(), "by hand"); err != nil {
+		t.Fatal(err)
+	}
+	clk.Add(time.Minute)
+	allow(t, b)
+	store.setBroken(errUp)
+	clk.Add(time.Minute)
+	allow(t, b)
+	if d := cmp.Diff(told, []string{"closed", "trouble"}); d != "" {
+		t.Errorf("told by the calls (-got +want):\n%s", d)
+	}
+
+	told = nil
+	b = newBreaker(t, cfg)
+	if len(told) != 0 {
+		t.Errorf("New told %q: its caller has no breaker yet", told)
+	}
+	allow(t, b)
+	if d := cmp.Diff(told, []string{"trouble"}); d != "" {
+		t.Errorf("told by the first call (-got +want):\n%s", d)
+	}
+}

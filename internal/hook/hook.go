@@ -43,6 +43,13 @@ func (q *Queue[E]) Tell(e E) {
 	q.Run()
 }
 
+// Waits reports whether there is anything for Run to tell.
+func (q *Queue[E]) Waits() bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return len(q.waiting) > 0
+}
+
 // Run tells what waits, unless another call is at it, which then tells that too.
 func (q *Queue[E]) Run() {
 	q.mu.Lock()

@@ -40,6 +40,9 @@ func TestQueueKeepsOrder(t *testing.T) {
 	for n := range 3 {
 		q.Add(n + 1)
 	}
+	if !q.Waits() {
+		t.Error("nothing waits for Run")
+	}
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
@@ -48,6 +51,9 @@ func TestQueueKeepsOrder(t *testing.T) {
 	}()
 	<-done
 	q.Tell(5)
+	if q.Waits() {
+		t.Error("something waits after Tell")
+	}
 	if d := cmp.Diff(got, []int{1, 2, 3, 4, 5}); d != "" {
 		t.Errorf("events (-got +want):\n%s", d)
 	}
