@@ -87,7 +87,7 @@ func (r *run) failed(signature, text string) {
 	c.Count++
 	r.alarms.repeats[signature]++
 	if n := r.alarms.repeats[signature]; r.cfg.RepeatTrip > 1 && n == r.cfg.RepeatTrip-1 {
-		r.alert(Repeating, "signature "+signature, "%d items in a row failed with %s (%s); one more may open the breaker", n, signature, text)
+		r.alert(Repeating, "signature "+signature, "%d items in a row failed with %s (%s); a breaker that counts them opens at %d", n, signature, text, r.cfg.RepeatTrip)
 	}
 }
 

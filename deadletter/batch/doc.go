@@ -38,7 +38,7 @@
 //	the handle failed or panicked                     dead, with the error or the stack
 //	Bad is set                                        dead, unsent
 //	a guard refused (RefusedBy)                       pending
-//	the key or the account was refused: 401 402 403   pending; three in a row end the run
+//	the key or the account was refused: 401 402 403   pending; three in a row end the run (see Handle)
 //	cancelled, or not started any more                pending
 //	result or letter could not be kept                lost, and the run ends
 //
@@ -60,7 +60,8 @@
 // The first item of a run, and the first after a hold, goes alone: a breaker
 // lets one call pass to see whether the upstream is back, and the refusals of
 // the others would say nothing. It is the cheapest of those at hand (up to 256),
-// by Estimate, else by size. If it fails with what may be the upstream's fault
+// by Estimate, else by size; those that were read to find it go in this order as
+// well, all others as they come. If it fails with what may be the upstream's fault
 // it is put back and not counted dead, and another item is the next probe; it is
 // not chosen again while others are pending.
 //

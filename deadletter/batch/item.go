@@ -23,9 +23,14 @@ type Item struct {
 }
 
 // Handle does one item and returns its result. ctx carries the item for the
-// guards; pass it on to every call. An error that says RefusedBy means that the
-// item was not done because of a guard: it stays pending. It may be called a
-// second time for an item whose first result Validate refused.
+// guards; pass it on to every call. It may be called a second time for an item
+// whose first result Validate refused.
+//
+// An error with RefusedBy() string, such as the guards return, means that the
+// item was not done because of a guard: it stays pending. Give the error that you
+// make of an answer a method StatusCode() int: the letter names the status then,
+// and 401, 402 and 403 leave the item pending. Where a retry of this module is in
+// the client, it has noted the status of its last failure and that counts.
 type Handle func(ctx context.Context, it Item) ([]byte, error)
 
 // The labels of a letter by which a later run knows that the item is the same.

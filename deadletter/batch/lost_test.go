@@ -49,6 +49,17 @@ func TestLost(t *testing.T) {
 			}
 		})
 	})
+	t.Run("the last sync", func(t *testing.T) {
+		t.Parallel()
+		synctest.Test(t, func(t *testing.T) {
+			e := newEnv(t)
+			e.cfg.Results = unsynced{}
+			rep, err := e.run(items(5), nil)
+			if diff := cmp.Diff(of(rep), counts{Exit: 5, Total: 5, Done: 5, Calls: 5}); diff != "" || !errors.Is(err, errDisk) || len(rep.Warnings) != 1 {
+				t.Errorf("%v, warnings %v, report (-got +want):\n%s", err, rep.Warnings, diff)
+			}
+		})
+	})
 	t.Run("the results cannot be read", func(t *testing.T) {
 		t.Parallel()
 		synctest.Test(t, func(t *testing.T) {
@@ -74,6 +85,15 @@ func (b *broken) Load(context.Context, string) (batch.Result, bool, error) {
 }
 func (b *broken) Store(context.Context, batch.Result) error { return errDisk }
 func (b *broken) Sync(context.Context) error                { return nil }
+
+// unsynced keeps everything until the power is cut.
+type unsynced struct{}
+
+func (unsynced) Load(context.Context, string) (batch.Result, bool, error) {
+	return batch.Result{}, false, nil
+}
+func (unsynced) Store(context.Context, batch.Result) error { return nil }
+func (unsynced) Sync(context.Context) error                { return errDisk }
 
 type noPut struct{ deadletter.Store }
 

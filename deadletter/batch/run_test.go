@@ -106,6 +106,18 @@ func TestChangedInputIsDoneAgain(t *testing.T) {
 		if rep, _ := e.run(list(a, b), fail); rep.Skipped != 0 || rep.Done != 2 {
 			t.Errorf("with another prompt: %v", rep)
 		}
+		// What the check of today refuses is not believed.
+		e.cfg.Validate = func(it batch.Item, result []byte) error {
+			if string(result) == "of 2" && it.ID == "a" {
+				return errors.New("too short")
+			}
+			return nil
+		}
+		rep, _ = e.run(list(a, b), func(context.Context, batch.Item) ([]byte, error) { return []byte("of 2, at length"), nil })
+		if rep.Skipped != 1 || rep.Calls != 1 || rep.Done != 2 {
+			t.Errorf("with a stricter check: %v", rep)
+		}
+		e.cfg.Validate = nil
 		// Half a file, another item's file, an empty one: none is a result.
 		for _, content := range []string{`{"item":"a`, `{"item":"other","result":"x"}`, ""} {
 			name := results(t, e).Path("a")
@@ -114,6 +126,26 @@ func TestChangedInputIsDoneAgain(t *testing.T) {
 			}
 			if rep, _ := e.run(list(a, b), fail); rep.Skipped != 1 || rep.Done != 2 || rep.Calls != 1 {
 				t.Errorf("with %q as a result: %v", content, rep)
+			}
+		}
+	})
+}
+
+// A dead item is tried again when its input or Version is another, and then only.
+func TestChangedDeadItemIsDoneAgain(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		e := newEnv(t)
+		it := batch.Item{ID: "a", Input: []byte("1")}
+		for i, c := range []struct {
+			version, input string
+			calls          int
+		}{{"", "1", 2}, {"", "1", 0}, {"prompt-2", "1", 2}, {"prompt-2", "1", 0}, {"prompt-2", "2", 2}, {"prompt-2", "2", 0}} {
+			e.cfg.Version, it.Input, e.calls = c.version, []byte(c.input), nil
+			rep, _ := e.run(list(it), func(context.Context, batch.Item) ([]byte, error) { return nil, statusError(500) })
+			// The first of a run is tried once more.
+			if len(e.calls) != c.calls || rep.Dead != 1 || rep.Exit != 4 {
+				t.Errorf("run %d: %d calls, want %d; %v", i, len(e.calls), c.calls, rep)
 			}
 		}
 	})

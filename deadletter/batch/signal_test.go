@@ -2,7 +2,9 @@ package batch_test
 
 import (
 	"bufio"
+	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -12,12 +14,93 @@ import (
 	"runtime"
 	"strings"
 	"sync/atomic"
+	"syscall"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/nightfuse/nightfuse/deadletter/batch"
 )
+
+func TestSignals(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		name    string
+		signals []os.Signal
+		hang    bool
+		exit    int
+		seconds float64
+	}{
+		{"the first drains", []os.Signal{os.Interrupt}, false, 130, 20},
+		{"the second cancels", []os.Signal{os.Interrupt, os.Interrupt}, true, 130, 15},
+		{"the grace ends", []os.Signal{syscall.SIGTERM}, true, 143, 42},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				e := newEnv(t)
+				for i, s := range c.signals {
+					time.AfterFunc(12500*time.Millisecond+time.Duration(i)*2500*time.Millisecond, func() { e.signals <- s })
+				}
+				rep, err := e.run(items(100), func(ctx context.Context, it batch.Item) ([]byte, error) {
+					if c.hang && it.ID > "item-000" {
+						<-ctx.Done()
+						return nil, ctx.Err()
+					}
+					time.Sleep(10 * time.Second)
+					return []byte("fine"), nil
+				})
+				done := 5
+				if c.hang {
+					done = 1
+				}
+				if rep.Exit != c.exit || rep.Done != int64(done) || rep.Dead != 0 || err == nil || rep.Calls != 5 {
+					t.Errorf("%v, %v: want exit %d, %d done, none dead", rep, err, c.exit, done)
+				}
+				if !c.hang && (rep.Pending != 95 || rep.Uncounted) {
+					t.Errorf("%d pending, uncounted %v: want the rest counted", rep.Pending, rep.Uncounted)
+				}
+				if rep.Seconds < c.seconds || rep.Seconds > c.seconds+1.1 {
+					t.Errorf("ended after %v s, want %v", rep.Seconds, c.seconds)
+				}
+				e.signals = make(chan os.Signal)
+				e.cfg.Signals = e.signals
+				if rep, _ := e.run(items(100), nil); rep.Exit != 0 || rep.Skipped != int64(done) {
+					t.Errorf("the next run: %v", rep)
+				}
+			})
+		})
+	}
+}
+
+func TestCallerCancels(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		e := newEnv(t)
+		why := errors.New("machine goes down")
+		ctx, cancel := context.WithCancelCause(t.Context())
+		time.AfterFunc(time.Minute, func() { cancel(why) })
+		rep, err := e.checked(batch.Run(ctx, e.cfg, func(yield func(batch.Item) bool) {
+			for it := range items(3) {
+				if !yield(it) {
+					return
+				}
+			}
+			<-ctx.Done() // an iterator that waits for more
+		}, e.handle(func(ctx context.Context, it batch.Item) ([]byte, error) {
+			if it.ID == "item-002" {
+				<-ctx.Done()
+				return nil, ctx.Err()
+			}
+			return []byte("fine"), nil
+		})))
+		if rep.Exit != 130 || !errors.Is(err, why) || rep.Done != 2 || rep.Pending != 1 || rep.Dead != 0 {
+			t.Errorf("%v, %v", rep, err)
+		}
+	})
+}
 
 // Run hears the signals of its process by itself: the first drains, the second
 // cancels.

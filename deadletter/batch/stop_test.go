@@ -9,7 +9,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -17,6 +16,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/nightfuse/nightfuse/deadletter/batch"
+	"github.com/nightfuse/nightfuse/internal/call"
 )
 
 // Hold 0: the first refusal ends the run, its item is pending and not dead.
@@ -78,16 +78,16 @@ func holdThroughAnOutage(t *testing.T, retried bool) {
 		its = append(its, batch.Item{ID: fmt.Sprintf("item-%03d", i), Input: make([]byte, 1000-i)})
 	}
 	rep, _ := e.run(list(its...), func(ctx context.Context, it batch.Item) ([]byte, error) {
-		call := func() error {
+		send := func() error {
 			time.Sleep(time.Second)
 			if down() {
 				return statusError(503)
 			}
 			return nil
 		}
-		err := f.do(ctx, it.ID, call)
+		err := f.do(ctx, it.ID, send)
 		if err != nil && retried {
-			err = f.do(ctx, it.ID, call)
+			err = f.do(ctx, it.ID, send)
 		}
 		return []byte("fine"), err
 	})
@@ -213,6 +213,17 @@ func TestRefusedKey(t *testing.T) {
 			t.Errorf("report (-got +want):\n%s", diff)
 		}
 	})
+	// The handle's error does not tell the status, but the retry inside has.
+	synctest.Test(t, func(t *testing.T) {
+		e := newEnv(t)
+		rep, _ := e.run(items(50), func(ctx context.Context, it batch.Item) ([]byte, error) {
+			call.From(ctx).Item.Fail(statusError(401))
+			return nil, errors.New("no summary")
+		})
+		if diff := cmp.Diff(of(rep), counts{Exit: 2, Total: 50, Pending: 50, Calls: 3}); diff != "" || rep.StoppedBy != "auth" {
+			t.Errorf("stopped by %q (-got +want):\n%s", rep.StoppedBy, diff)
+		}
+	})
 	// One item that this key may not see does not end the run.
 	synctest.Test(t, func(t *testing.T) {
 		e := newEnv(t)
@@ -292,84 +303,6 @@ func TestPatience(t *testing.T) {
 		}, nil)
 		if rep.Exit != 0 || rep.Done != 1 {
 			t.Errorf("%v", rep)
-		}
-	})
-}
-
-func TestSignals(t *testing.T) {
-	t.Parallel()
-	for _, c := range []struct {
-		name    string
-		signals []os.Signal
-		hang    bool
-		exit    int
-		seconds float64
-	}{
-		{"the first drains", []os.Signal{os.Interrupt}, false, 130, 20},
-		{"the second cancels", []os.Signal{os.Interrupt, os.Interrupt}, true, 130, 15},
-		{"the grace ends", []os.Signal{syscall.SIGTERM}, true, 143, 42},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			t.Parallel()
-			synctest.Test(t, func(t *testing.T) {
-				e := newEnv(t)
-				for i, s := range c.signals {
-					time.AfterFunc(12500*time.Millisecond+time.Duration(i)*2500*time.Millisecond, func() { e.signals <- s })
-				}
-				rep, err := e.run(items(100), func(ctx context.Context, it batch.Item) ([]byte, error) {
-					if c.hang && it.ID > "item-000" {
-						<-ctx.Done()
-						return nil, ctx.Err()
-					}
-					time.Sleep(10 * time.Second)
-					return []byte("fine"), nil
-				})
-				done := 5
-				if c.hang {
-					done = 1
-				}
-				if rep.Exit != c.exit || rep.Done != int64(done) || rep.Dead != 0 || err == nil || rep.Calls != 5 {
-					t.Errorf("%v, %v: want exit %d, %d done, none dead", rep, err, c.exit, done)
-				}
-				if !c.hang && (rep.Pending != 95 || rep.Uncounted) {
-					t.Errorf("%d pending, uncounted %v: want the rest counted", rep.Pending, rep.Uncounted)
-				}
-				if rep.Seconds < c.seconds || rep.Seconds > c.seconds+1.1 {
-					t.Errorf("ended after %v s, want %v", rep.Seconds, c.seconds)
-				}
-				e.signals = make(chan os.Signal)
-				e.cfg.Signals = e.signals
-				if rep, _ := e.run(items(100), nil); rep.Exit != 0 || rep.Skipped != int64(done) {
-					t.Errorf("the next run: %v", rep)
-				}
-			})
-		})
-	}
-}
-
-func TestCallerCancels(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		e := newEnv(t)
-		why := errors.New("machine goes down")
-		ctx, cancel := context.WithCancelCause(t.Context())
-		time.AfterFunc(time.Minute, func() { cancel(why) })
-		rep, err := e.checked(batch.Run(ctx, e.cfg, func(yield func(batch.Item) bool) {
-			for it := range items(3) {
-				if !yield(it) {
-					return
-				}
-			}
-			<-ctx.Done() // an iterator that waits for more
-		}, e.handle(func(ctx context.Context, it batch.Item) ([]byte, error) {
-			if it.ID == "item-002" {
-				<-ctx.Done()
-				return nil, ctx.Err()
-			}
-			return []byte("fine"), nil
-		})))
-		if rep.Exit != 130 || !errors.Is(err, why) || rep.Done != 2 || rep.Pending != 1 || rep.Dead != 0 {
-			t.Errorf("%v, %v", rep, err)
 		}
 	})
 }

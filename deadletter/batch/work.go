@@ -106,6 +106,11 @@ func (r *run) do(ctx context.Context, f *flight, stopping <-chan struct{}) {
 		f.refusal = f.err
 	}
 	f.failure = deadletter.FailureOf(f.err)
+	status := f.failure.Status
+	if status == 0 {
+		// The handle's error does not tell; a retry inside has noted it.
+		status = call.StatusCode(f.box.Item.Failure())
+	}
 	var bad *invalid
 	switch {
 	case errors.As(f.err, &bad):
@@ -114,9 +119,9 @@ func (r *run) do(ctx context.Context, f *flight, stopping <-chan struct{}) {
 		f.fate = refused
 	case ctx.Err() != nil:
 		f.fate = pending
-	case ofTheKey(f.failure.Status):
+	case ofTheKey(status):
 		f.fate = unauthed
-	case f.probe && !ofTheItem(f.failure.Status) && !panicked(f.err):
+	case f.probe && !ofTheItem(status) && !panicked(f.err):
 		f.fate = released
 	default:
 		r.bury(f)
