@@ -25,7 +25,8 @@ type limiter struct {
 	timer *time.Timer   // nil until a limit was in force while somebody looked
 	armed bool          // the timer is to end the attempt
 	limit *timeoutError // the one in force; nil = none
-	until time.Time     // when the attempt's runs out; zero for a read's
+	until time.Time     // when it runs out; for a read's only while nobody has looked
+	whole bool          // it is the attempt's, not a read's
 	holds int           // guards that keep the call waiting: the attempt's stands still
 	left  time.Duration // of it, while holds > 0
 	late  int           // runs of the timer that come too late for the limit they are of
@@ -56,14 +57,11 @@ func (l *limiter) Err() error {
 		return err
 	}
 	l.mu.Lock()
-	over := l.gone || l.limit != nil && l.holds == 0 && !l.until.IsZero() && !wall{}.Now().Before(l.until)
-	l.mu.Unlock()
-	if !over {
+	defer l.mu.Unlock()
+	if l.seen.Load() == nil && !l.gone && (l.limit == nil || l.rest() > 0) {
 		return nil
 	}
-	s := l.look()
-	l.expire(false)
-	return s.ctx.Err()
+	return l.watch().ctx.Err()
 }
 
 // Value is the caller's, and what package context looks for.
@@ -82,6 +80,11 @@ func (l *limiter) look() *watched {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	return l.watch()
+}
+
+// watch is look for those who hold mu.
+func (l *limiter) watch() *watched {
 	if s := l.seen.Load(); s != nil {
 		return s
 	}
@@ -91,26 +94,37 @@ func (l *limiter) look() *watched {
 	switch {
 	case l.gone:
 		s.cancel(nil)
-	case l.limit == nil || l.holds > 0:
-	case l.until.IsZero():
-		l.arm(l.limit.d)
-	default:
-		l.arm(l.until.Sub(wall{}.Now()))
+	case l.limit != nil:
+		if d := l.rest(); d <= 0 {
+			l.end()
+		} else if !l.still() {
+			l.arm(d)
+		}
 	}
 	return s
 }
 
-// arm is for those who hold mu.
+// still reports whether the limit stands still. It is for those who hold mu, as
+// are the four below.
+func (l *limiter) still() bool { return l.whole && l.holds > 0 }
+
+// rest returns what is left of the limit in force while nobody has looked.
+func (l *limiter) rest() time.Duration {
+	if l.still() {
+		return l.left
+	}
+	return l.until.Sub(wall{}.Now())
+}
+
 func (l *limiter) arm(d time.Duration) {
 	if l.timer == nil {
-		l.timer = time.AfterFunc(d, func() { l.expire(true) })
+		l.timer = time.AfterFunc(d, l.expire)
 	} else {
 		l.timer.Reset(d)
 	}
 	l.armed = true
 }
 
-// disarm is for those who hold mu.
 func (l *limiter) disarm() {
 	if l.armed && !l.timer.Stop() {
 		l.late++
@@ -118,31 +132,40 @@ func (l *limiter) disarm() {
 	l.armed = false
 }
 
+// end ends the context, which somebody has looked at, by the limit in force.
+func (l *limiter) end() {
+	if l.limit != nil && l.fired == nil {
+		l.armed, l.fired = false, l.limit
+		l.seen.Load().cancel(l.fired)
+	}
+}
+
 // begin puts the attempt's limit in force, the first one; now is the real time.
 func (l *limiter) begin(e *timeoutError, now time.Time) {
-	l.limit, l.until = e, now.Add(e.d)
+	l.limit, l.whole, l.until = e, true, now.Add(e.d)
 }
 
 // Hold stops the attempt's limit for a guard that keeps the call waiting.
 func (l *limiter) Hold() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.holds++; l.holds > 1 || l.until.IsZero() || l.fired != nil {
+	if l.holds++; l.holds > 1 || !l.whole || l.fired != nil {
 		return
 	}
-	l.left = l.until.Sub(wall{}.Now())
-	l.disarm()
+	if l.left = l.until.Sub(wall{}.Now()); l.left > 0 { // else it is over, and the timer is at it
+		l.disarm()
+	}
 }
 
 // Go lets it run on.
 func (l *limiter) Go() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.holds--; l.holds > 0 || l.until.IsZero() || l.fired != nil {
+	if l.holds--; l.holds > 0 || !l.whole || l.fired != nil {
 		return
 	}
 	l.until = wall{}.Now().Add(l.left)
-	if l.seen.Load() != nil {
+	if l.seen.Load() != nil && l.left > 0 {
 		l.arm(l.left)
 	}
 }
@@ -154,6 +177,8 @@ func (l *limiter) set(e *timeoutError) {
 	l.limit = e
 	if l.seen.Load() != nil {
 		l.arm(e.d)
+	} else {
+		l.until = wall{}.Now().Add(e.d)
 	}
 }
 
@@ -163,22 +188,19 @@ func (l *limiter) lift() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.disarm()
-	l.limit, l.until = nil, time.Time{}
+	l.limit, l.whole = nil, false
 	return l.fired == nil
 }
 
-// expire ends the context by the limit in force. A run of the timer says so.
-func (l *limiter) expire(run bool) {
+// expire is the timer's: it ends the context by the limit it was armed for.
+func (l *limiter) expire() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if run && l.late > 0 {
+	if l.late > 0 {
 		l.late--
 		return
 	}
-	if l.limit != nil && l.fired == nil {
-		l.armed, l.fired = false, l.limit
-		l.seen.Load().cancel(l.fired)
-	}
+	l.end()
 }
 
 // release ends limit and context.
@@ -186,7 +208,7 @@ func (l *limiter) release() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.disarm()
-	l.limit, l.until, l.gone = nil, time.Time{}, true
+	l.limit, l.whole, l.gone = nil, false, true
 	if s := l.seen.Load(); s != nil {
 		s.cancel(nil)
 	}

@@ -22,6 +22,7 @@ type loop struct {
 	out   *Outcome
 
 	start   time.Duration // of the item, by tick
+	fresh   bool          // it is that of the next attempt, too
 	began   time.Time     // of the attempt in hand; zero where no hook will ask
 	failed  time.Time     // of the first failure
 	failing bool          // failed is set
@@ -49,7 +50,7 @@ type loop struct {
 // begin starts the item.
 func (l *loop) begin() {
 	r := l.r
-	l.start = r.tick()
+	l.start, l.fresh = r.tick(), !r.ownClock
 	r.stats.items.Add(1)
 	if b := l.up; b != nil {
 		l.id, l.limit = b.ID, b.Limit
@@ -126,12 +127,13 @@ func (l *loop) ready() error {
 	return nil
 }
 
-// realStart is when the attempt in hand began, in real time.
+// realStart is when the attempt that begins now does so, in real time.
 func (l *loop) realStart() time.Time {
-	if l.calls > 0 || l.held > 0 || l.r.ownClock {
+	if !l.fresh {
 		return wall{}.Now()
 	}
-	return l.r.epoch.Add(l.start) // the item's own: the clock was read for it just now
+	l.fresh = false
+	return l.r.epoch.Add(l.start) // the clock was read for the item just now
 }
 
 // begins reports whether the next attempt is the first of an item that nobody

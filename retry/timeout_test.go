@@ -204,3 +204,62 @@ func (g *greeting) Read(p []byte) (int, error) {
 	}
 	return g.drip.Read(p)
 }
+
+// notSent is the error of a call that never left.
+type notSent struct{}
+
+func (notSent) Error() string { return "nobody to call" }
+func (notSent) NotSent() bool { return true }
+
+// almost takes nearly all of an attempt's time.
+func almost(ctx context.Context) error {
+	select {
+	case <-time.After(attemptLimit - 1):
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// Each attempt has all of its time, whatever went before it in the item.
+func TestEveryAttemptHasAllOfItsTime(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r := mustNew(t, retry.Config{AttemptTimeout: attemptLimit, Base: 2 * attemptLimit, Rand: func() float64 { return 0.9 }})
+		n := 0
+		noError(t, r.Do(t.Context(), func(ctx context.Context) error {
+			if n++; n < 3 {
+				return notSent{}
+			}
+			return almost(ctx)
+		}))
+		equal(t, "attempts", n, 3)
+	})
+}
+
+func TestReadingTheRequestsBodyTakesNothingFromTheAttempt(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		body, far := io.Pipe()
+		go func() {
+			time.Sleep(2 * attemptLimit)
+			_ = far.Close()
+		}()
+		base := roundTrip(func(req *http.Request) (*http.Response, error) {
+			_ = req.Body.Close()
+			if err := almost(req.Context()); err != nil {
+				return nil, err
+			}
+			return respond(req, good, func() {}), nil
+		})
+		r := mustNew(t, retry.Config{AttemptTimeout: attemptLimit, Attempts: 2})
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://upstream/", body)
+		noError(t, err)
+		resp, err := retry.NewTransport(base, r).RoundTrip(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = resp.Body.Close()
+		equal(t, "calls", r.Stats().Calls, 1)
+	})
+}

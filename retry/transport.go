@@ -59,6 +59,9 @@ func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 		_, err := chain.Refuse(req, l.end(contextError(l.ctx)))
 		return s.failed(err)
 	}
+	if req.Body != nil && req.GetBody == nil {
+		l.fresh = false // reading it may take its time
+	}
 	if err := s.load.fill(req, t.r.cfg.Attempts == 1 && t.r.cfg.Hold == 0); err != nil {
 		l.last = failure{err: err}
 		return s.failed(l.end(ErrFinal))
