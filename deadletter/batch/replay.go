@@ -171,22 +171,11 @@ func (p *replayed) send(ctx context.Context, rec deadletter.Record) error {
 	p.sent[rec.ID] = f
 	p.mu.Unlock()
 
-	var data []byte
-	for f.tries = 1; ; f.tries++ {
-		if data, f.err = p.safely(f.box, it); f.err == nil {
-			f.err = p.valid(it, data)
-		}
-		var bad *invalid
-		if !errors.As(f.err, &bad) || f.tries == 2 || ctx.Err() != nil {
-			break
-		}
-	}
+	data := p.try(ctx, f, nil)
 	if f.err != nil {
 		return f.err
 	}
-	err := p.results.Store(context.WithoutCancel(ctx), Result{
-		Item: it.ID, InputHash: f.entry.hash, Version: p.cfg.Version, At: p.cfg.Clock.Now().UTC(), Data: data,
-	})
+	err := p.store(ctx, f, data)
 	if err != nil {
 		// The letter stays, and the next one's answer would be lost as well.
 		p.drain("lost")

@@ -150,9 +150,9 @@ func TestRealSignals(t *testing.T) {
 				}
 			}
 			interrupt()
-			said := ""
+			var said strings.Builder
 			for out := bufio.NewScanner(stdout); out.Scan(); {
-				said += out.Text() + "\n"
+				said.WriteString(out.Text() + "\n")
 				switch heard := strings.Contains(out.Text(), "another signal cancels"); {
 				case heard && hang:
 					interrupt()
@@ -170,7 +170,7 @@ func TestRealSignals(t *testing.T) {
 				t.Fatal(err)
 			}
 			if code := cmd.ProcessState.ExitCode(); code != 130 || rep.State != "interrupted: interrupt" || rep.Complete {
-				t.Errorf("exit %d, state %q\n%s", code, rep.State, said)
+				t.Errorf("exit %d, state %q\n%s", code, rep.State, said.String())
 			}
 			got, want := of(rep), counts{Exit: 130, Total: all, Done: 9, Pending: all - 9, Calls: 9}
 			if hang { // what it had not seen yet is not counted

@@ -81,23 +81,7 @@ func (r *run) do(ctx context.Context, f *flight, stopping <-chan struct{}) {
 		r.bury(f)
 		return
 	}
-	var data []byte
-	for {
-		f.tries++
-		out, err := r.safely(f.box, e.it)
-		if f.err = err; err != nil {
-			break
-		}
-		if f.err = r.valid(e.it, out); f.err == nil {
-			data = out
-			break
-		}
-		// A model that said nothing once may say something now. Twice is
-		// enough.
-		if f.tries == 2 || ctx.Err() != nil || isClosed(stopping) {
-			break
-		}
-	}
+	data := r.try(ctx, f, stopping)
 	if f.err == nil {
 		r.keep(ctx, f, data)
 		return
@@ -128,22 +112,42 @@ func (r *run) do(ctx context.Context, f *flight, stopping <-chan struct{}) {
 	}
 }
 
-// keep stores the result of f. It is paid, so a context that has ended does not
-// keep it from being stored.
+// try calls the handle, and once more when Validate refuses what it returns: a
+// model that said nothing once may say something now, and twice is enough. It
+// says in f why there is no result.
+func (r *run) try(ctx context.Context, f *flight, stopping <-chan struct{}) []byte {
+	for f.tries = 1; ; f.tries++ {
+		data, err := r.safely(f.box, f.entry.it)
+		if f.err = err; err != nil {
+			return nil
+		}
+		if f.err = r.valid(f.entry.it, data); f.err == nil {
+			return data
+		}
+		if f.tries == 2 || ctx.Err() != nil || isClosed(stopping) {
+			return nil
+		}
+	}
+}
+
+// keep makes data the result of f.
 func (r *run) keep(ctx context.Context, f *flight, data []byte) {
-	ctx = context.WithoutCancel(ctx)
-	e := f.entry
-	err := r.results.Store(ctx, Result{
-		Item: e.it.ID, InputHash: e.hash, Version: r.cfg.Version, At: r.cfg.Clock.Now().UTC(), Data: data,
-	})
-	if err != nil {
+	if err := r.store(ctx, f, data); err != nil {
 		f.fate, f.err = lost, err
 		return
 	}
 	f.fate = done
-	if e.old {
-		r.resolve(ctx, f)
+	if f.entry.old {
+		r.resolve(context.WithoutCancel(ctx), f)
 	}
+}
+
+// store stores data as the result of f. It is paid, so a context that has ended
+// does not keep it from being stored.
+func (r *run) store(ctx context.Context, f *flight, data []byte) error {
+	return r.results.Store(context.WithoutCancel(ctx), Result{
+		Item: f.entry.it.ID, InputHash: f.entry.hash, Version: r.cfg.Version, At: r.cfg.Clock.Now().UTC(), Data: data,
+	})
 }
 
 // resolve tells the queue that an item with a letter is done now; the queue acks
