@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/nightfuse/nightfuse/deadletter/batch"
+	"github.com/nightfuse/nightfuse/internal/durable"
 )
 
 func folder(t *testing.T) (*batch.Folder, string) {
@@ -143,6 +144,39 @@ func TestCheckResult(t *testing.T) {
 		err := fields(batch.Item{}, []byte(result))
 		if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
 			t.Errorf("%s: %v, want %q", result, err, want)
+		}
+	}
+}
+
+// What killed writers have left goes, once nobody can be writing it any more.
+func TestLeftoversAreSwept(t *testing.T) {
+	t.Parallel()
+	e := newEnv(t)
+	results := filepath.Join(e.cfg.Dir, "results")
+	if err := os.MkdirAll(results, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	old := time.Now().Add(-3 * time.Hour)
+	for _, dir := range []string{e.cfg.Dir, results} {
+		for _, name := range []string{"old", "young"} {
+			path := filepath.Join(dir, durable.TempPrefix+name)
+			if err := os.WriteFile(path, []byte("half"), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			if name == "old" {
+				if err := os.Chtimes(path, old, old); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+	}
+	if rep, err := e.run(items(1), nil); err != nil || rep.Done != 1 {
+		t.Fatalf("%v, %v", rep, err)
+	}
+	for _, dir := range []string{e.cfg.Dir, results} {
+		left, err := filepath.Glob(filepath.Join(dir, durable.TempPrefix+"*"))
+		if err != nil || len(left) != 1 || filepath.Base(left[0]) != durable.TempPrefix+"young" {
+			t.Errorf("left in %s: %v, %v", dir, left, err)
 		}
 	}
 }
