@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/benbjohnson/clock"
@@ -143,13 +144,15 @@ func TestPerhapsDone(t *testing.T) {
 	if !errors.Is(err, lost) || !strings.Contains(err.Error(), "perhaps done") {
 		t.Errorf("put: %v", err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
-	defer cancel()
-	s.fn = func(ctx context.Context) error { <-ctx.Done(); return errors.New("i/o timeout") }
-	err = over(t, s, sqlstore.PostgreSQL).Put(ctx, deadletter.Record{Queue: "q", ItemID: "a"})
-	if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "perhaps done") {
-		t.Errorf("put at a deadline: %v", err)
-	}
+	synctest.Test(t, func(t *testing.T) { // so that the deadline comes in the statement, however slow the machine
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
+		defer cancel()
+		s := &script{fn: func(ctx context.Context) error { <-ctx.Done(); return errors.New("i/o timeout") }}
+		err := over(t, s, sqlstore.PostgreSQL).Put(ctx, deadletter.Record{Queue: "q", ItemID: "a"})
+		if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "perhaps done") {
+			t.Errorf("put at a deadline: %v", err)
+		}
+	})
 }
 
 // Why: the usual reason for a dead letter is that its caller has been cancelled.
