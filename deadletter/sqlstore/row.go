@@ -85,15 +85,17 @@ func values(to next, ver int64) ([]string, []any, error) {
 	if err != nil {
 		return nil, nil, fmt.Errorf("deadletter/sqlstore: %w", err)
 	}
-	return []string{
+	names := []string{
 		"ver", "queue", "run_id", "owner", "signature", "sig_text", "labels", "status", "base",
 		"first_failed", "last_failed", "retry_after", "claim_until", "claim_seq", "claimed_by", "replays",
 		"est_tokens", "payload_size", "payload", "rec",
-	}, []any{
+	}
+	args := []any{
 		ver, r.Queue, r.RunID, r.Owner, r.Signature, r.SignatureText, labelMarks(r.Labels), int64(r.Status), word(base),
 		micros(r.FirstFailedAt), micros(r.LastFailedAt), micros(r.RetryAfter), micros(r.ClaimUntil), r.ClaimSeq, r.ClaimedBy, int64(r.Replays),
 		r.EstTokens, r.PayloadSize, to.payload, rec,
-	}, nil
+	}
+	return names, args, nil
 }
 
 // word is a text that goes into a column of words, not of bytes.
