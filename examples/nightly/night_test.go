@@ -1,146 +1,19 @@
 package main
 
 import (
-	"bytes"
-	"encoding/json"
 	"fmt"
 	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/nightfuse/nightfuse/deadletter/batch"
 	"github.com/nightfuse/nightfuse/internal/fakemodel"
 )
-
-// outcome is what a run left behind.
-type outcome struct {
-	exit           int
-	report         report
-	stdout, stderr string
-}
-
-// runNight runs the program on dir with the demo's flags and args.
-func runNight(t *testing.T, base http.RoundTripper, dir string, args ...string) outcome {
-	t.Helper()
-	return runProgram(t, &program{base: base}, dir, args...)
-}
-
-func runProgram(t *testing.T, p *program, dir string, args ...string) outcome {
-	t.Helper()
-	var stdout, stderr bytes.Buffer
-	p.args = append([]string{"-dir", dir}, args...)
-	p.stdout, p.stderr = &stdout, &stderr
-	if p.getenv == nil {
-		p.getenv = func(string) string { return "" }
-	}
-	if p.clk == nil {
-		p.clk = wallClock{}
-	}
-	o := outcome{exit: p.run(t.Context())}
-	o.stdout, o.stderr = stdout.String(), stderr.String()
-	b, err := os.ReadFile(filepath.Join(dir, "report.json"))
-	if err == nil {
-		err = json.Unmarshal(b, &o.report)
-	}
-	if err != nil && o.exit != exitUsage {
-		t.Fatalf("exit %d without a report: %v\n%s%s", o.exit, err, o.stdout, o.stderr)
-	}
-	return o
-}
-
-// inboxes are the demo's inboxes by size, written once for all tests.
-var inboxes struct {
-	sync.Mutex
-	dir  string
-	made map[int]string
-}
-
-// nightDir returns a work folder whose inbox has n items.
-func nightDir(t *testing.T, n int) string {
-	t.Helper()
-	inboxes.Lock()
-	defer inboxes.Unlock()
-	inbox := inboxes.made[n]
-	if inbox == "" {
-		inbox = filepath.Join(inboxes.dir, fmt.Sprint(n))
-		if err := writeInbox(inbox, n); err != nil {
-			t.Fatal(err)
-		}
-		inboxes.made[n] = inbox
-	}
-	dir := t.TempDir()
-	if err := os.Symlink(inbox, filepath.Join(dir, "inbox")); err != nil {
-		t.Fatal(err)
-	}
-	return dir
-}
-
-// upstream returns the demo's fake called name.
-func upstream(t *testing.T, name string) *fakemodel.Model {
-	t.Helper()
-	m, err := demoUpstream(name, 1, 1<<40, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return m
-}
-
-// checkConserved checks what must hold after every run whatever happened.
-func checkConserved(t *testing.T, dir string, o outcome) {
-	t.Helper()
-	r := o.report
-	if r.Done+r.Dead+r.Pending+r.Lost != r.Total || r.Lost != 0 {
-		t.Errorf("done %d + dead %d + pending %d + lost %d is not total %d", r.Done, r.Dead, r.Pending, r.Lost, r.Total)
-	}
-	if len(r.DeadItems) != int(r.Dead) || len(r.PendingItems) != int(r.Pending) {
-		t.Errorf("named are %d dead and %d pending, counted %d and %d", len(r.DeadItems), len(r.PendingItems), r.Dead, r.Pending)
-	}
-	if r.Exit != o.exit {
-		t.Errorf("exit %d, the report says %d", o.exit, r.Exit)
-	}
-	files, err := filepath.Glob(filepath.Join(dir, "results", "*"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if len(files) != int(r.Done) {
-		t.Errorf("%d result files, %d done", len(files), r.Done)
-	}
-	for id, b := range folder(t, dir).All(func(err error) { t.Error(err) }) {
-		if err := checkResult(checkSummary)(batch.Item{}, b); err != nil {
-			t.Errorf("%s is no result: %v", id, err)
-		}
-	}
-	if r.Spent > r.SoftCap {
-		t.Errorf("spent %d above the soft cap %d", r.Spent, r.SoftCap)
-	}
-	last := lastLine(o.stdout)
-	if last != r.String() || !strings.Contains(last, fmt.Sprintf(" calls=%d done=%d ", r.Calls, r.Done)) {
-		t.Errorf("last line %q, want %q", last, r)
-	}
-}
-
-// folder is the results in a work folder.
-func folder(t *testing.T, dir string) *batch.Folder {
-	t.Helper()
-	f, err := batch.OpenFolder(filepath.Join(dir, "results"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return f
-}
-
-func lastLine(s string) string {
-	lines := strings.Split(strings.TrimSpace(s), "\n")
-	return lines[len(lines)-1]
-}
 
 func TestNight(t *testing.T) {
 	t.Parallel()
@@ -296,61 +169,6 @@ func TestHeldThroughAnOutage(t *testing.T) {
 	})
 }
 
-func TestInboxFileThatIsNoItem(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		dir, up := t.TempDir(), upstream(t, "ok")
-		inbox := filepath.Join(dir, "inbox")
-		write(t, filepath.Join(inbox, "a.json"), `{"symbol":"a","text":"What a does."}`)
-		write(t, filepath.Join(inbox, "b.json"), `{"symbol":`)
-		write(t, filepath.Join(inbox, "c.json"), `{"symbol":"c","text":"  "}`)
-		write(t, filepath.Join(inbox, "notes.txt"), `not an item`)
-
-		o := runNight(t, up, dir)
-		checkConserved(t, dir, o)
-		if diff := cmp.Diff(o.report.DeadItems, []string{"b.json", "c.json"}); diff != "" || o.report.Done != 1 || o.exit != batch.ExitDead {
-			t.Errorf("exit %d, done %d, dead items (-got +want):\n%s", o.exit, o.report.Done, diff)
-		}
-		if n := up.Stats().Calls; n != 1 {
-			t.Errorf("%d calls, want 1: what is no item is not sent", n)
-		}
-
-		// Mended, it is done; the others are not touched.
-		write(t, filepath.Join(inbox, "b.json"), `{"symbol":"b","text":"What b does."}`)
-		o = runNight(t, up, dir)
-		checkConserved(t, dir, o)
-		if diff := cmp.Diff(o.report.DeadItems, []string{"c.json"}); diff != "" || up.Stats().Calls != 2 {
-			t.Errorf("%d calls, dead items (-got +want):\n%s", up.Stats().Calls, diff)
-		}
-		// Asked to, the next run tries the dead ones again, in vain here.
-		if again := runNight(t, up, dir, "-again"); again.report.Dead != 1 || again.report.Pending != 0 || up.Stats().Calls != 2 {
-			t.Errorf("-again: dead %d, pending %d, %d calls", again.report.Dead, again.report.Pending, up.Stats().Calls)
-		}
-		if len(o.report.Signatures) != 1 {
-			t.Errorf("signatures %v, want only that of c.json: b.json's letter is resolved", o.report.Signatures)
-		}
-	})
-}
-
-func TestChangedInputIsDoneAgain(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		dir, up := t.TempDir(), upstream(t, "ok")
-		file := filepath.Join(dir, "inbox", "a.json")
-		write(t, file, `{"symbol":"a","text":"What a does."}`)
-		runNight(t, up, dir)
-		write(t, file, `{"symbol":"a","text":"What a does today."}`)
-		if o := runNight(t, up, dir); o.report.Skipped != 0 || up.Stats().Calls != 2 {
-			t.Errorf("skipped %d, %d calls: want it done again", o.report.Skipped, up.Stats().Calls)
-		}
-		// Half a result, such as a full disk leaves with other tools, is none.
-		write(t, folder(t, dir).Path("a.json"), `{"item":"a.json","summ`)
-		if o := runNight(t, up, dir); o.report.Skipped != 0 || o.exit != exitDone {
-			t.Errorf("skipped %d, exit %d: half a result passed as done", o.report.Skipped, o.exit)
-		}
-	})
-}
-
 func TestSignals(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -395,52 +213,6 @@ func TestSignals(t *testing.T) {
 					t.Errorf("%d done of %d calls: those in flight were not waited for", o.report.Done, up.Stats().Calls)
 				}
 			})
-		})
-	}
-}
-
-func TestBadInput(t *testing.T) {
-	t.Parallel()
-	key := func(name string) string { return map[string]string{"OPENAI_API_KEY": "k"}[name] }
-	for _, c := range []struct {
-		name   string
-		before func(t *testing.T, dir string)
-		getenv func(string) string
-		args   []string
-		want   string // in the message
-	}{
-		{"empty inbox", func(t *testing.T, dir string) { mkdir(t, filepath.Join(dir, "inbox")) }, nil, nil, "inbox has no *.json file"},
-		{"results cannot be written", func(t *testing.T, dir string) { write(t, filepath.Join(dir, "results"), "a file") }, nil, []string{"-n", "3"}, "results"},
-		{"report is a folder", func(t *testing.T, dir string) { mkdir(t, filepath.Join(dir, "report.json")) }, nil, []string{"-n", "3"}, "report.json is a folder"},
-		{"no key", nil, nil, []string{"-base-url", "http://127.0.0.1:1/v1", "-limit", "5", "-model", "m"}, "NIGHTLY_API_KEY or OPENAI_API_KEY"},
-		{"no limit", nil, key, []string{"-base-url", "http://127.0.0.1:1/v1", "-model", "m"}, "needs -limit"},
-		{"no model", nil, key, []string{"-base-url", "http://127.0.0.1:1/v1", "-limit", "5"}, "needs -model"},
-		{"no inbox for a real upstream", nil, key, []string{"-base-url", "http://127.0.0.1:1/v1", "-limit", "5", "-model", "m"}, "inbox"},
-		{"base URL", nil, key, []string{"-base-url", "localhost:1", "-limit", "5", "-model", "m"}, "no http or https URL"},
-		{"a limit that no item fits under", nil, nil, []string{"-n", "3", "-limit", "10"}, "after the headroom"},
-		{"headroom", nil, nil, []string{"-headroom", "1"}, "-headroom"},
-		{"not a number", nil, nil, []string{"-headroom", "NaN"}, "-headroom"},
-		{"workers", nil, nil, []string{"-workers", "0"}, "-workers"},
-		{"upstream", nil, nil, []string{"-upstream", "moon", "-n", "3"}, "moon"},
-		{"more items than there are", nil, nil, []string{"-n", "100000000"}, "-n 100000000 asks for more"},
-		{"unknown flag", nil, nil, []string{"-turbo"}, "-turbo"},
-		{"stray argument", nil, nil, []string{"now"}, `"now"`},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			t.Parallel()
-			dir := t.TempDir()
-			if c.before != nil {
-				c.before(t, dir)
-			}
-			o := runProgram(t, &program{getenv: c.getenv}, dir, c.args...)
-			if o.exit != exitUsage || !strings.Contains(o.stderr, c.want) {
-				t.Errorf("exit %d, message %q: want %d and %q", o.exit, o.stderr, exitUsage, c.want)
-			}
-			for _, touched := range []string{"state/letters/deadletter-000001.jsonl", "naive"} {
-				if _, err := os.Stat(filepath.Join(dir, touched)); err == nil {
-					t.Errorf("%s was made", touched)
-				}
-			}
 		})
 	}
 }
@@ -500,10 +272,6 @@ func TestResultsCannotBeKept(t *testing.T) {
 	})
 }
 
-type roundTripper func(*http.Request) (*http.Response, error)
-
-func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
-
 // The demo over a real loopback server, as a newcomer starts it.
 func TestLoopback(t *testing.T) {
 	t.Parallel()
@@ -513,48 +281,6 @@ func TestLoopback(t *testing.T) {
 	if o.exit != exitDone || o.report.Done != 60 || o.report.Calls != 60 {
 		t.Errorf("exit %d, done %d, calls %d\n%s%s", o.exit, o.report.Done, o.report.Calls, o.stdout, o.stderr)
 	}
-}
-
-func mkdir(t *testing.T, dir string) {
-	t.Helper()
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		t.Fatal(err)
-	}
-}
-
-func write(t *testing.T, path, content string) {
-	t.Helper()
-	mkdir(t, filepath.Dir(path))
-	if err := os.WriteFile(path, []byte(content), 0o644); err != nil {
-		t.Fatal(err)
-	}
-}
-
-// Whatever lies in the inbox, the good items are done and the bad ones named.
-func TestOddInboxFiles(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		dir, up := t.TempDir(), upstream(t, "ok")
-		inbox := filepath.Join(dir, "inbox")
-		write(t, filepath.Join(inbox, "good.json"), `{"symbol":"a","text":"What a does."}`)
-		write(t, filepath.Join(inbox, "empty.json"), ``)
-		write(t, filepath.Join(inbox, "line\nbreak.json"), `{"symbol":"b","text":"What b does."}`)
-		write(t, filepath.Join(inbox, strings.Repeat("n", 230)+".json"), `{"symbol":"c","text":"What c does."}`)
-		write(t, filepath.Join(inbox, "huge.json"), strings.Repeat(" ", maxItem+1))
-		mkdir(t, filepath.Join(inbox, "folder.json"))
-		for name, to := range map[string]string{"dangling.json": "nowhere", "to-a-folder.json": "folder.json"} {
-			if err := os.Symlink(to, filepath.Join(inbox, name)); err != nil {
-				t.Fatal(err)
-			}
-		}
-		for range 2 {
-			o := runNight(t, up, dir)
-			checkConserved(t, dir, o)
-			if o.report.Done != 2 || o.report.Dead != 5 || o.exit != batch.ExitDead || up.Stats().Calls != 2 {
-				t.Errorf("done %d, dead %v, exit %d, %d calls", o.report.Done, o.report.DeadItems, o.exit, up.Stats().Calls)
-			}
-		}
-	})
 }
 
 func TestCheckSummary(t *testing.T) {
