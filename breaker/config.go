@@ -7,6 +7,8 @@ import (
 	"math"
 	"net/http"
 	"time"
+
+	"github.com/nightfuse/nightfuse/internal/nils"
 )
 
 // Config says how a Breaker works. The zero value is a working breaker that
@@ -119,6 +121,7 @@ func (cfg Config) withDefaults() (Config, error) {
 	if !printable(cfg.Name) {
 		bad("Config.Name is %q, want printable ASCII", cfg.Name)
 	}
+	errs = append(errs, nils.Field("Config.Store", cfg.Store), nils.Field("Config.Clock", cfg.Clock))
 	count("Threshold", &cfg.Threshold, 10)
 	if cfg.RepeatTrip == 0 {
 		cfg.RepeatTrip = 5

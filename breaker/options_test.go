@@ -15,6 +15,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/benbjohnson/clock"
 	"github.com/nightfuse/nightfuse/breaker"
 )
 
@@ -23,11 +24,12 @@ func TestConfigIsChecked(t *testing.T) {
 	_, err := breaker.New(breaker.Config{
 		Name: "caf\u00e9", Threshold: -1, Cooldown: -1, MaxCooldown: -2, Jitter: math.NaN(), ProbeLease: -3,
 		Ratio: 2, RatioCalls: -4, RatioWindow: -5, StoreTimeout: -6, Refresh: -7,
+		Store: (*watched)(nil), Clock: (*clock.Mock)(nil),
 	})
 	if err == nil {
 		t.Fatal("nonsense was accepted")
 	}
-	for field := range strings.FieldsSeq("Name Threshold Cooldown MaxCooldown Jitter ProbeLease Ratio RatioCalls RatioWindow StoreTimeout Refresh") {
+	for field := range strings.FieldsSeq("Name Threshold Cooldown MaxCooldown Jitter ProbeLease Ratio RatioCalls RatioWindow StoreTimeout Refresh Store Clock") {
 		if !strings.Contains(err.Error(), "Config."+field+" ") {
 			t.Errorf("the error does not name %s: %v", field, err)
 		}

@@ -11,9 +11,13 @@ import (
 	"testing"
 	"time"
 
+	"github.com/benbjohnson/clock"
 	"github.com/nightfuse/nightfuse/budget"
 	"github.com/nightfuse/nightfuse/internal/call"
 )
+
+// hours is a Window whose pointer can be nil.
+type hours struct{ budget.Window }
 
 func TestNewReportsEveryBadField(t *testing.T) {
 	t.Parallel()
@@ -22,6 +26,12 @@ func TestNewReportsEveryBadField(t *testing.T) {
 		Owners:       []budget.Owner{{Name: ""}, {Name: "x", Limit: -2}, {Name: "x"}},
 		OnStoreError: budget.Local(0), StoreTimeout: -1,
 	})
+	_, nils := budget.New(budget.Config{Limit: 10, Store: (*budget.File)(nil), Clock: (*clock.Mock)(nil), Window: (*hours)(nil)})
+	for _, want := range []string{"Store is a nil *budget.File", "Clock is a nil *clock.Mock", "Window is a nil *budget_test.hours"} {
+		if nils == nil || !strings.Contains(nils.Error(), want) {
+			t.Errorf("the error does not mention %q:\n%v", want, nils)
+		}
+	}
 	if err == nil {
 		t.Fatal("a bad Config was taken")
 	}

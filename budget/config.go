@@ -10,6 +10,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/nightfuse/nightfuse/internal/nils"
 )
 
 // Config is what a [Budget] is made of. Amounts are in a unit of the caller's
@@ -112,7 +114,10 @@ func (b *Budget) check(c Config) error {
 	if !(c.Headroom < 1) {
 		bad("Headroom %v: must be below 1", c.Headroom)
 	}
-	if err := checkWindow(b.window, b.clock.Now()); err != nil {
+	nothing := errors.Join(nils.Field("Store", c.Store), nils.Field("Clock", c.Clock), nils.Field("Window", c.Window))
+	if nothing != nil {
+		errs = append(errs, nothing)
+	} else if err := checkWindow(b.window, b.clock.Now()); err != nil {
 		errs = append(errs, err)
 	}
 	seen := make(map[string]bool)

@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/nightfuse/nightfuse/internal/call"
+	"github.com/nightfuse/nightfuse/internal/nils"
 )
 
 // A Lease is a [Store] that takes amounts from another in chunks and hands
@@ -39,7 +40,7 @@ const leaseShare = 64
 // Between [Budget] and a store on the same host it gains nothing: the budget
 // combines callers by itself.
 func Leased(s Store, chunk int64) (*Lease, error) {
-	if s == nil || chunk <= 0 {
+	if nils.In(s) || chunk <= 0 {
 		return nil, fmt.Errorf("budget: Leased needs a Store and a positive chunk, not %v and %d", s, chunk)
 	}
 	return &Lease{

@@ -60,8 +60,8 @@ const ms = time.Millisecond
 
 func TestNewPacerReportsEveryBadField(t *testing.T) {
 	t.Parallel()
-	_, err := budget.NewPacer(budget.PacerConfig{Name: "\n", Requests: -1, Tokens: -1, Headroom: 1, Express: []string{""}})
-	for _, want := range []string{"Name", "Requests", "Tokens", "Headroom", "Express"} {
+	_, err := budget.NewPacer(budget.PacerConfig{Name: "\n", Requests: -1, Tokens: -1, Headroom: 1, Express: []string{""}, Clock: (*clock.Mock)(nil)})
+	for _, want := range []string{"Name", "Requests", "Tokens", "Headroom", "Express", "Clock"} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("the error does not mention %s: %v", want, err)
 		}

@@ -7,6 +7,8 @@ import (
 	"math"
 	"net/http"
 	"slices"
+
+	"github.com/nightfuse/nightfuse/internal/nils"
 )
 
 // PacerConfig is what a [Pacer] is made of. At least one of Requests, Tokens
@@ -68,6 +70,9 @@ func checkPacer(c PacerConfig) error {
 	}
 	if !(c.Headroom < 1) || math.IsInf(c.Headroom, -1) {
 		bad("Headroom %v: must be below 1", c.Headroom)
+	}
+	if err := nils.Field("Clock", c.Clock); err != nil {
+		errs = append(errs, err)
 	}
 	if slices.Contains(c.Express, "") {
 		bad("Express: an owner without a name")

@@ -7,6 +7,8 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"time"
+
+	"github.com/nightfuse/nightfuse/internal/nils"
 )
 
 // The defaults that [Config] names.
@@ -146,6 +148,9 @@ func New(c Config) (*Retrier, error) {
 	}
 	if c.Exhausted < ExhaustedAuto || c.Exhausted > ExhaustedResponse {
 		bad("Exhausted is %d, which is no known mode", c.Exhausted)
+	}
+	if err := nils.Field("Clock", c.Clock); err != nil {
+		bad("%w", err)
 	}
 	if len(errs) > 0 {
 		return nil, errors.Join(errs...)

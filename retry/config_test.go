@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/benbjohnson/clock"
 	"github.com/nightfuse/nightfuse/retry"
 )
 
@@ -16,12 +17,12 @@ func exit() { runtime.Goexit() }
 func TestNewNamesAllBadFields(t *testing.T) {
 	t.Parallel()
 	_, err := retry.New(retry.Config{
-		Attempts: -1, Base: -1, Max: -1, MaxHint: -1, MaxElapsed: -1, Hold: -1, Exhausted: 9,
+		Attempts: -1, Base: -1, Max: -1, MaxHint: -1, MaxElapsed: -1, Hold: -1, Exhausted: 9, Clock: (*clock.Mock)(nil),
 	})
 	if err == nil {
 		t.Fatal("no error")
 	}
-	for _, f := range []string{"Attempts", "Base", "Max ", "MaxHint", "MaxElapsed", "Hold", "Exhausted"} {
+	for _, f := range []string{"Attempts", "Base", "Max ", "MaxHint", "MaxElapsed", "Hold", "Exhausted", "Clock"} {
 		if !strings.Contains(err.Error(), f) {
 			t.Errorf("%q is not in %v", f, err)
 		}

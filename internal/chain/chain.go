@@ -11,6 +11,7 @@ import (
 	"net/http"
 
 	"github.com/nightfuse/nightfuse/internal/call"
+	"github.com/nightfuse/nightfuse/internal/nils"
 )
 
 // Rank is a transport's place, counted from the wire.
@@ -74,6 +75,10 @@ func New(rank Rank, part any, missing bool, base http.RoundTripper) Link {
 	}
 	rt := base
 	for range maxDepth {
+		if nils.In(rt) {
+			errs = append(errs, fmt.Errorf("%w: a nil %T inside %v", ErrNilPart, rt, rank))
+			break
+		}
 		if in, ok := rt.(linked); ok {
 			in := in.chainLink()
 			if in.rank > rank {

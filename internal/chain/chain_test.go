@@ -118,6 +118,11 @@ func TestNilPart(t *testing.T) {
 	if !errors.Is(g.LinkErr(), chain.ErrNilPart) {
 		t.Errorf("err = %v, want ErrNilPart", g.LinkErr())
 	}
+	for _, base := range []http.RoundTripper{(*http.Transport)(nil), shows{(*http.Transport)(nil)}, answer(nil)} {
+		if err := wrap(chain.Budget, base, new(int)).LinkErr(); !errors.Is(err, chain.ErrNilPart) {
+			t.Errorf("around a nil %T: %v", base, err)
+		}
+	}
 	if b := wrap(chain.Budget, nil, new(int)); b.Base() != http.DefaultTransport || b.LinkErr() != nil {
 		t.Error("a nil base is not http.DefaultTransport")
 	}

@@ -3,7 +3,10 @@
 // use would be a panic in the middle of the night.
 package nils
 
-import "reflect"
+import (
+	"fmt"
+	"reflect"
+)
 
 // In reports whether v is nil, or holds a nil pointer, function, map, slice or
 // channel.
@@ -15,4 +18,13 @@ func In(v any) bool {
 		return r.IsNil()
 	}
 	return false
+}
+
+// Field returns an error for a field of a Config that may be left out, when it
+// holds a nil all the same.
+func Field(name string, v any) error {
+	if v == nil || !In(v) {
+		return nil
+	}
+	return fmt.Errorf("%s is a nil %T: leave it out for the default", name, v)
 }

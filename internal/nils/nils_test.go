@@ -30,3 +30,14 @@ func TestIn(t *testing.T) {
 		}
 	}
 }
+
+func TestField(t *testing.T) {
+	t.Parallel()
+	var none *strings.Reader
+	if err := errors.Join(nils.Field("R", nil), nils.Field("R", strings.NewReader(""))); err != nil {
+		t.Error(err)
+	}
+	if err := nils.Field("R", none); err == nil || err.Error() != "R is a nil *strings.Reader: leave it out for the default" {
+		t.Error(err)
+	}
+}
