@@ -184,7 +184,9 @@ func (v *View) describe(d *Verdict) {
 	e := &v.read.facts.err
 	d.Code = word(e.name(v.amzn))
 	text := e.text
-	if text == "" && (v.status >= 400 || v.page) && !v.unreadable {
+	// Beside events the head is no text, and how much there is of it at the last
+	// one depends on how the bytes came.
+	if text == "" && (v.status >= 400 || v.page) && !v.unreadable && (v.mode != events || v.read.scan.docs == 0) {
 		text = plainText(v.head)
 	}
 	d.Text = cut(redact.Text(strings.ToValidUTF8(text, "\ufffd")), textLimit)

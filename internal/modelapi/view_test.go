@@ -464,3 +464,19 @@ func TestConcurrentUse(t *testing.T) {
 		t.Errorf("told %d times", told)
 	}
 }
+
+// What is said of a failed stream whose error has no message does not depend on
+// how its bytes came, nor does it show the protocol for a text.
+func TestTextOfAFailedStream(t *testing.T) {
+	t.Parallel()
+	for body, want := range map[string]string{
+		"event: error\ndata: {\"type\":\"error\",\"error\":{\"type\":\"overloaded_error\"}}\n\ndata: more\n\n": "",
+		"Too many requests\n": "Too many requests",
+	} {
+		for _, chunk := range []int{0, 1, 7} {
+			if d := watched(t, response(429, sseType, body, chunk), body); d.Text != want {
+				t.Errorf("%q in chunks of %d: text %q, want %q", body, chunk, d.Text, want)
+			}
+		}
+	}
+}
