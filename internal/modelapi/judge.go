@@ -179,17 +179,18 @@ func (s *slot) class() Class {
 	return Empty
 }
 
-// describe fills in what the server says of an error.
+// describe fills in what the server says of an error, without what the request
+// was sent with: some echo it.
 func (v *View) describe(d *Verdict) {
 	e := &v.read.facts.err
-	d.Code = word(e.name(v.amzn))
+	d.Code = cut(redact.Sent(redact.Text(e.name(v.amzn)), v.req), wordLimit)
 	text := e.text
 	// Beside events the head is no text, and how much there is of it at the last
 	// one depends on how the bytes came.
 	if text == "" && (v.status >= 400 || v.page) && !v.unreadable && (v.mode != events || v.read.scan.docs == 0) {
 		text = plainText(v.head)
 	}
-	d.Text = cut(redact.Text(strings.ToValidUTF8(text, "\ufffd")), textLimit)
+	d.Text = cut(redact.Sent(redact.Text(strings.ToValidUTF8(text, "\ufffd")), v.req), textLimit)
 	d.Wait, d.Waits = v.wait, v.waits
 	if !d.Waits && e.delay != "" {
 		d.Wait, d.Waits = decimal(strings.TrimSuffix(e.delay, "s"), 1e9)

@@ -42,7 +42,7 @@ type Verdict struct {
 	Status int    // the HTTP status of the response
 	Inner  int    // the HTTP status that an error under a 2xx stands for; 0 = none
 	Code   string // the provider's code, or its type where there is no code; the finish reason where the answer was cut off or refused
-	Text   string // the provider's message: at most 512 bytes, valid UTF-8, scrubbed
+	Text   string // the provider's message: at most 512 bytes, valid UTF-8, scrubbed of the request's credentials, too
 
 	Wait   time.Duration // how long the server asks to wait, from headers or body
 	Waits  bool          // whether it asks at all

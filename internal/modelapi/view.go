@@ -29,6 +29,7 @@ const (
 // call share. Its methods are safe for concurrent use.
 type View struct {
 	resp       *http.Response
+	req        *http.Request // what the answer is to, or nil
 	header     uintptr // identity of its header; resp keeps it alive
 	status     int
 	streaming  bool
@@ -161,7 +162,7 @@ func identity(h http.Header) uintptr { return reflect.ValueOf(h).Pointer() }
 
 func newView(resp *http.Response, now time.Time) *View {
 	h := resp.Header
-	v := &View{resp: resp, header: identity(h), status: resp.StatusCode, length: resp.ContentLength, amzn: first(h, "X-Amzn-Errortype")}
+	v := &View{resp: resp, req: resp.Request, header: identity(h), status: resp.StatusCode, length: resp.ContentLength, amzn: first(h, "X-Amzn-Errortype")}
 	v.ends = v.few[:0]
 	v.posted = posted(resp.Request)
 	if s := first(h, "X-Should-Retry"); s != "" {

@@ -480,3 +480,15 @@ func TestTextOfAFailedStream(t *testing.T) {
 		}
 	}
 }
+
+// Why: upstreams tell whom they do not know, and keys have no common shape.
+func TestEchoedCredentials(t *testing.T) {
+	t.Parallel()
+	resp := response(401, jsonType, `{"error":{"message":"who is my-own-key-of-1999?","code":"my-own-key-of-1999"}}`, 0)
+	resp.Request = &http.Request{Method: http.MethodPost, Header: http.Header{"Authorization": {"Bearer my-own-key-of-1999"}}}
+	v := modelapi.Watch(nil, resp, noon)
+	_, _ = io.Copy(io.Discard, resp.Body)
+	if d := v.Verdict(); d.Text != "who is REDACTED?" || d.Code != "REDACTED" {
+		t.Errorf("text %q, code %q", d.Text, d.Code)
+	}
+}
