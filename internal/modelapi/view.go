@@ -30,7 +30,7 @@ const (
 type View struct {
 	resp       *http.Response
 	req        *http.Request // what the answer is to, or nil
-	header     uintptr // identity of its header; resp keeps it alive
+	header     uintptr       // identity of its header; resp keeps it alive
 	status     int
 	streaming  bool
 	kind       string // the media type in lower case; "" = none was told
