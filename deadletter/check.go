@@ -26,16 +26,8 @@ func (c StoreConfig) check() error {
 	if c.LockWait < 0 {
 		errs = append(errs, fmt.Errorf("deadletter: LockWait %v is negative", c.LockWait))
 	}
-	errs = append(errs, checkClock(c.Clock))
+	errs = append(errs, nils.Field("deadletter: Clock", c.Clock))
 	return errors.Join(errs...)
-}
-
-// checkClock finds the clock that somebody meant to set.
-func checkClock(c Clock) error {
-	if c != nil && nils.In(c) {
-		return fmt.Errorf("deadletter: Clock is a nil %T: leave it out for real time", c)
-	}
-	return nil
 }
 
 // filled returns c with the defaults in place of zeros.

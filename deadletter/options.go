@@ -97,7 +97,7 @@ func (o Options) check(store Store, send Send) error {
 	if o.Order != Oldest && o.Order != Cheapest {
 		errs = append(errs, fmt.Errorf("deadletter: unknown order %d", o.Order))
 	}
-	errs = append(errs, checkClock(o.Clock))
+	errs = append(errs, nils.Field("deadletter: Clock", o.Clock))
 	for _, s := range o.Filter.States {
 		if s != Dead && s != Quarantined {
 			errs = append(errs, fmt.Errorf("deadletter: letters in state %q cannot be replayed", s))

@@ -90,7 +90,7 @@ func New(c Config) (*Queue, error) {
 	if nils.In(c.Store) {
 		errs = append(errs, errors.New("deadletter: Store is missing: use OpenJournal, or NewMemory when letters may end with the process"))
 	}
-	errs = append(errs, checkClock(c.Clock))
+	errs = append(errs, nils.Field("deadletter: Clock", c.Clock))
 	if c.MaxPayload < 0 || c.MaxPayload > maxMaxPayload {
 		errs = append(errs, fmt.Errorf("deadletter: MaxPayload %d is not between 0 and %d", c.MaxPayload, maxMaxPayload))
 	}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/nightfuse/nightfuse/deadletter"
+	"github.com/nightfuse/nightfuse/internal/nils"
 )
 
 // Config says how a run works. Dir and Letters are required.
@@ -100,6 +101,7 @@ func (c Config) filled(handle Handle) (Config, error) {
 			bad("%s %d is negative", f.name, f.n)
 		}
 	}
+	errs = append(errs, nils.Field("batch: Results", c.Results), nils.Field("batch: Progress", c.Progress), nils.Field("batch: Clock", c.Clock))
 	if err := errors.Join(errs...); err != nil {
 		return c, err
 	}

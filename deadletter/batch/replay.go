@@ -12,6 +12,7 @@ import (
 
 	"github.com/nightfuse/nightfuse/deadletter"
 	"github.com/nightfuse/nightfuse/internal/call"
+	"github.com/nightfuse/nightfuse/internal/nils"
 )
 
 // Replay does the items of the dead letters in store once more, with the same
@@ -26,7 +27,7 @@ import (
 // dead, those that were refused or not tried are pending.
 func Replay(ctx context.Context, c Config, store deadletter.Store, handle Handle, o deadletter.Options) (Report, error) {
 	c, err := c.filled(handle)
-	if store == nil {
+	if nils.In(store) {
 		err = errors.Join(err, errors.New("batch: the store is missing"))
 	}
 	if err != nil {

@@ -7,7 +7,6 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
-	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -235,32 +234,6 @@ func TestBadInputIsNotSent(t *testing.T) {
 	})
 }
 
-func TestNothingStarted(t *testing.T) {
-	t.Parallel()
-	e := newEnv(t)
-	_, err := batch.Run(t.Context(), batch.Config{Workers: -1, Total: -1, Hold: -1, Grace: -1}, nil, nil)
-	for _, want := range []string{"Dir", "Letters", "handle", "Workers", "Total", "Hold", "Grace", "items"} {
-		if err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%v does not tell %s", err, want)
-		}
-	}
-	if rep, err := e.run(items(0), nil); rep.Exit != 1 || err == nil {
-		t.Errorf("no items: %v, %v", rep, err)
-	}
-	e.cfg.AllowEmpty = true
-	if rep, err := e.run(items(0), nil); rep.Exit != 0 {
-		t.Errorf("no items, allowed: %v, %v", rep, err)
-	}
-	ended, cancel := context.WithCancel(t.Context())
-	cancel()
-	if rep, err := batch.Run(ended, e.cfg, items(1), e.handle(nil)); rep.Exit != 1 || !errors.Is(err, context.Canceled) || len(e.calls) != 0 {
-		t.Errorf("%v, %v", rep, err)
-	}
-	if rep, err := e.run(list(batch.Item{Input: []byte("x")}), nil); rep.Exit != 5 || rep.Calls != 0 || !strings.Contains(err.Error(), "has no ID") {
-		t.Errorf("an item without a name: %v, %v", rep, err)
-	}
-}
-
 // The second run says who has the folder, and leaves the first one's report.
 func TestFolderLock(t *testing.T) {
 	t.Parallel()
@@ -378,8 +351,8 @@ func TestCallsAreThoseOfTheGuards(t *testing.T) {
 		if rep.Calls != 12 || rep.Retries != 9 || *rep.CallsPerDone != 4 {
 			t.Errorf("calls %d, retries %d, per done %v", rep.Calls, rep.Retries, *rep.CallsPerDone)
 		}
-		if !slices.ContainsFunc(rep.Alerts, func(a batch.Alert) bool { return a.Kind == batch.CallsPerDone }) && rep.Calls >= 20 {
-			t.Errorf("alerts %v", rep.Alerts)
+		if len(rep.Alerts) != 0 {
+			t.Errorf("alerts %v after so few calls", rep.Alerts)
 		}
 	})
 }

@@ -3,7 +3,6 @@ package inspect
 import (
 	"embed"
 	"errors"
-	"fmt"
 	"html/template"
 	"iter"
 	"log/slog"
@@ -60,9 +59,7 @@ func New(c Config) (*Handler, error) {
 	if nils.In(c.Store) {
 		errs = append(errs, errors.New("inspect: Store is missing"))
 	}
-	if c.Clock != nil && nils.In(c.Clock) {
-		errs = append(errs, fmt.Errorf("inspect: Clock is a nil %T: leave it out for real time", c.Clock))
-	}
+	errs = append(errs, nils.Field("inspect: Clock", c.Clock))
 	h := &Handler{cfg: c, mux: http.NewServeMux()}
 	if c.AllowActions != nil {
 		h.claimer, _ = c.Store.(deadletter.Claimer)

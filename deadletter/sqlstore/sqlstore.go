@@ -56,9 +56,7 @@ func New(c Config) (*Store, error) {
 	if c.MaxPayload < 0 || c.MaxPayload > maxMaxPayload {
 		errs = append(errs, fmt.Errorf("deadletter/sqlstore: MaxPayload %d is not between 0 and %d", c.MaxPayload, maxMaxPayload))
 	}
-	if c.Clock != nil && nils.In(c.Clock) {
-		errs = append(errs, fmt.Errorf("deadletter/sqlstore: Clock is a nil %T: leave it out for real time", c.Clock))
-	}
+	errs = append(errs, nils.Field("deadletter/sqlstore: Clock", c.Clock))
 	if c.ServerTime && c.Clock != nil {
 		errs = append(errs, errors.New("deadletter/sqlstore: both Clock and ServerTime are set"))
 	}

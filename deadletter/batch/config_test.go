@@ -1,0 +1,64 @@
+package batch_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/benbjohnson/clock"
+
+	"github.com/nightfuse/nightfuse/deadletter"
+	"github.com/nightfuse/nightfuse/deadletter/batch"
+)
+
+func TestNothingStarted(t *testing.T) {
+	t.Parallel()
+	e := newEnv(t)
+	_, err := batch.Run(t.Context(), batch.Config{Workers: -1, Total: -1, Hold: -1, Grace: -1}, nil, nil)
+	for _, want := range []string{"Dir", "Letters", "handle", "Workers", "Total", "Hold", "Grace", "items"} {
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v does not tell %s", err, want)
+		}
+	}
+	if rep, err := e.run(items(0), nil); rep.Exit != 1 || err == nil {
+		t.Errorf("no items: %v, %v", rep, err)
+	}
+	e.cfg.AllowEmpty = true
+	if rep, err := e.run(items(0), nil); rep.Exit != 0 {
+		t.Errorf("no items, allowed: %v, %v", rep, err)
+	}
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	if rep, err := batch.Run(ended, e.cfg, items(1), e.handle(nil)); rep.Exit != 1 || !errors.Is(err, context.Canceled) || len(e.calls) != 0 {
+		t.Errorf("%v, %v", rep, err)
+	}
+	if rep, err := e.run(list(batch.Item{Input: []byte("x")}), nil); rep.Exit != 5 || rep.Calls != 0 || !strings.Contains(err.Error(), "has no ID") {
+		t.Errorf("an item without a name: %v, %v", rep, err)
+	}
+}
+
+// A nil pointer in a field is one that somebody meant to set. It is told before
+// anything is started, not by a panic at the first result.
+func TestNilPointersAreTold(t *testing.T) {
+	t.Parallel()
+	var (
+		folder *batch.Folder
+		out    *bytes.Buffer
+		clk    *clock.Mock
+		store  *deadletter.Memory
+	)
+	e := newEnv(t)
+	e.cfg.Results, e.cfg.Progress, e.cfg.Clock = folder, out, clk
+	_, ofRun := batch.Run(t.Context(), e.cfg, items(1), e.handle(nil))
+	_, ofReplay := batch.Replay(t.Context(), e.cfg, store, e.handle(nil), deadletter.Options{})
+	for _, field := range []string{"Results", "Progress", "Clock"} {
+		if ofRun == nil || !strings.Contains(ofRun.Error(), field) {
+			t.Errorf("%v does not tell %s", ofRun, field)
+		}
+	}
+	if ofReplay == nil || !strings.Contains(ofReplay.Error(), "store") {
+		t.Errorf("%v does not tell the store", ofReplay)
+	}
+}
