@@ -34,8 +34,9 @@ var errContended = errors.New("the letter changed again and again")
 func (s *Store) change(ctx context.Context, what, id string, now time.Time, fn func(old *row) (next, error)) error {
 	var (
 		ver    = rand.Int64()
-		key    string // of the new payload, once it is stored
-		before *row   // what the last write was to replace
+		key    string   // of the new payload, once it is stored
+		spare  []string // payloads to remove at the end, but for the one that the letter has
+		before *row     // what the last write was to replace
 		to     next
 		lost   int
 		waited time.Duration
@@ -43,17 +44,18 @@ func (s *Store) change(ctx context.Context, what, id string, now time.Time, fn f
 	for n := 1; ; n++ {
 		old, err := s.find(ctx, id)
 		if err == nil && old != nil && old.ver == ver {
-			s.clear(ctx, before, key, to.payload)
+			s.clear(ctx, before, spare, old.payload)
 			return nil
 		}
 		if err == nil {
 			before = old
 			if to, err = fn(old); err != nil {
-				s.clear(ctx, nil, key, "")
 				return err
 			}
 			if to.body != nil && key == "" {
-				key, err = s.upload(ctx, id, to.body, now)
+				if key, err = s.upload(ctx, id, to.body, now); err == nil {
+					spare = append(spare, key)
+				}
 			}
 			if to.body != nil {
 				to.payload = key
@@ -62,8 +64,16 @@ func (s *Store) change(ctx context.Context, what, id string, now time.Time, fn f
 		if err == nil {
 			var done bool
 			if done, err = s.write(ctx, id, old, to, ver); done {
-				s.clear(ctx, old, key, to.payload)
+				s.clear(ctx, old, spare, to.payload)
 				return nil
+			}
+			if err != nil {
+				// Perhaps the letter has the payload, and then whoever replaced it
+				// meanwhile has removed that.
+				key = ""
+				if old != nil {
+					spare = append(spare, old.payload)
+				}
 			}
 		}
 		if err != nil {
@@ -80,15 +90,17 @@ func (s *Store) change(ctx context.Context, what, id string, now time.Time, fn f
 	}
 }
 
-// clear removes the payload that a change has replaced, and its own when it was
-// not needed after all. What stays behind is removed by a later Purge.
-func (s *Store) clear(ctx context.Context, old *row, own, kept string) {
-	var gone []string
-	if old != nil && old.payload != "" && old.payload != kept {
-		gone = append(gone, old.payload)
+// clear removes the payload that a change has replaced, and the spare ones. What
+// stays behind is removed by a later Purge.
+func (s *Store) clear(ctx context.Context, old *row, spare []string, kept string) {
+	if old != nil {
+		spare = append(spare, old.payload)
 	}
-	if own != "" && own != kept {
-		gone = append(gone, own)
+	var gone []string
+	for _, key := range spare {
+		if key != "" && key != kept {
+			gone = append(gone, key)
+		}
 	}
 	if err := s.drop(ctx, gone); err != nil {
 		s.log.Warn("deadletter/sqlstore: payload not removed, the next Purge will", "error", err)

@@ -246,6 +246,7 @@ type cutter struct {
 	socket, to string
 	text       atomic.Pointer[string]
 	cuts       atomic.Int64
+	then       func() // before the client learns of it; nil = nothing
 }
 
 func (c *cutter) listen(t *testing.T) {
@@ -264,6 +265,22 @@ func (c *cutter) listen(t *testing.T) {
 			go c.serve(client)
 		}
 	}()
+}
+
+// store opens the letters through c.
+func (c *cutter) store(t *testing.T, b database) *sqlstore.Store {
+	t.Helper()
+	dir := t.TempDir()
+	// Values within the text, so that what is cut is what is executed.
+	if b.dialect == sqlstore.PostgreSQL {
+		c.socket, c.to = filepath.Join(dir, ".s.PGSQL.5432"), filepath.Join(postgres.dir, ".s.PGSQL.5432")
+		b.dsn = "host=" + dir + " user=test dbname=postgres default_query_exec_mode=simple_protocol"
+	} else {
+		c.socket, c.to = filepath.Join(dir, "socket"), filepath.Join(mariadb.dir, "socket")
+		b.dsn = "root@unix(" + c.socket + ")/test?interpolateParams=true"
+	}
+	c.listen(t)
+	return b.store(t, nil)
 }
 
 func (c *cutter) serve(client net.Conn) {
@@ -292,6 +309,9 @@ func (c *cutter) serve(client net.Conn) {
 		n, err := server.Read(buf)
 		if cut.Load() {
 			c.cuts.Add(1)
+			if c.then != nil {
+				c.then()
+			}
 			return
 		}
 		if _, werr := client.Write(buf[:n]); err != nil || werr != nil {
@@ -308,18 +328,8 @@ func TestLostReply(t *testing.T) {
 		t.Run(d.String(), func(t *testing.T) {
 			t.Parallel()
 			b := newDatabase(t, d)
-			dir := t.TempDir()
 			way := &cutter{}
-			// Values within the text, so that what is cut is what is executed.
-			if d == sqlstore.PostgreSQL {
-				way.socket, way.to = filepath.Join(dir, ".s.PGSQL.5432"), filepath.Join(postgres.dir, ".s.PGSQL.5432")
-				b.dsn = "host=" + dir + " user=test dbname=postgres default_query_exec_mode=simple_protocol"
-			} else {
-				way.socket, way.to = filepath.Join(dir, "socket"), filepath.Join(mariadb.dir, "socket")
-				b.dsn = "root@unix(" + way.socket + ")/test?interpolateParams=true"
-			}
-			way.listen(t)
-			s := b.store(t, nil)
+			s := way.store(t, b)
 			put := func() {
 				t.Helper()
 				if err := s.Put(t.Context(), deadletter.Record{Queue: "q", ItemID: "a", Attempts: 1, Payload: []byte("p")}); err != nil {
@@ -356,6 +366,38 @@ func TestLostReply(t *testing.T) {
 			}
 			if err := s.Resolve(t.Context(), c[0].Token, deadletter.Outcome{Verb: deadletter.Ack}); err == nil {
 				t.Error("a second ack succeeded")
+			}
+		})
+	}
+}
+
+// Why: the letter that a Put has written and does not know of is anybody's. When
+// another Put replaces its payload meanwhile, that payload is gone, and writing
+// the letter again with it would leave the item without one.
+func TestLostReplyAndAnotherPut(t *testing.T) {
+	t.Parallel()
+	for _, d := range []sqlstore.Dialect{sqlstore.PostgreSQL, sqlstore.MySQL} {
+		t.Run(d.String(), func(t *testing.T) {
+			t.Parallel()
+			b := newDatabase(t, d)
+			other := b.store(t, nil)
+			put := func(s *sqlstore.Store, payload string) {
+				if err := s.Put(t.Context(), deadletter.Record{Queue: "q", ItemID: "a", Payload: []byte(payload)}); err != nil {
+					t.Errorf("put %s: %v", payload, err)
+				}
+			}
+			way := &cutter{then: func() { put(other, "another") }}
+			s := way.store(t, b)
+			put(s, "first")
+			text := "UPDATE " + b.table
+			way.text.Store(&text)
+			put(s, "second")
+			r, err := s.Get(t.Context(), deadletter.ID("q", "a"))
+			if err != nil || string(r.Payload) != "second" || way.cuts.Load() != 1 {
+				t.Errorf("%d connections were cut; the letter is %+v, %v", way.cuts.Load(), r, err)
+			}
+			if n := b.count(t, "_payload"); n != 1 {
+				t.Errorf("%d payloads, want 1", n)
 			}
 		})
 	}
