@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	"github.com/nightfuse/nightfuse/internal/hook"
 )
 
 // How long a store that failed is left alone.
@@ -317,7 +319,7 @@ func (b *Breaker) run(ctx context.Context, op func(context.Context) (exchanged, 
 		r := reply{err: errors.New("breaker: the store ended its goroutine")}
 		defer func() {
 			if v := recover(); v != nil {
-				r = reply{err: fmt.Errorf("breaker: the store panicked: %v", v)}
+				r = reply{err: fmt.Errorf("breaker: the store panicked: %s", hook.Text(v))}
 			}
 			b.stuck.Add(-1)
 			replies <- r

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/nightfuse/nightfuse/internal/call"
+	"github.com/nightfuse/nightfuse/internal/hook"
 )
 
 // maxBatch bounds the changes of one [Store.Apply].
@@ -143,7 +144,7 @@ func (c *combiner) serve(batch []*pending) {
 func (c *combiner) apply(changes []*Change) (err error) {
 	defer func() {
 		if r := recover(); r != nil {
-			err = fmt.Errorf("the store panicked: %v", r)
+			err = fmt.Errorf("the store panicked: %s", hook.Text(r))
 		}
 	}()
 	// Not the leader's context: the batch is everybody's.

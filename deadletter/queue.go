@@ -289,7 +289,7 @@ func (q *Queue) redact(r *Record) (err error) {
 	}
 	defer func() {
 		if p := recover(); p != nil {
-			err = fmt.Errorf("deadletter: Redact panicked: %v", p)
+			err = fmt.Errorf("deadletter: Redact panicked: %s", hook.Text(p))
 		}
 	}()
 	*r = r.clone()

@@ -3,6 +3,8 @@ package batch
 import (
 	"fmt"
 	"time"
+
+	"github.com/nightfuse/nightfuse/internal/hook"
 )
 
 // Alert is something that a person should look at while the run goes on.
@@ -99,10 +101,7 @@ func (r *run) gauges() Gauges {
 
 // hook calls a function of the caller's.
 func (r *run) hook(name string, fn func()) {
-	defer func() {
-		if p := recover(); p != nil {
-			r.cfg.Logger.Error("batch: "+name+" panicked", "run", r.cfg.Name, "panic", p)
-		}
-	}()
-	fn()
+	hook.Call(fn, func(text string) {
+		r.cfg.Logger.Error("batch: "+name+" panicked", "run", r.cfg.Name, "panic", text)
+	})
 }

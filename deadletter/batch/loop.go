@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/nightfuse/nightfuse/internal/call"
+	"github.com/nightfuse/nightfuse/internal/redact"
 )
 
 const (
@@ -344,7 +345,7 @@ func (l *loop) stop(reason string, cause error) {
 	l.cause = cause
 	l.report.StoppedBy = reason
 	if reason != "cancelled" && reason != "signal" && cause != nil {
-		l.report.Refusal = cause.Error()
+		l.report.Refusal = redact.Err(cause, maxText)
 	}
 	if l.hold != nil {
 		l.endHold()

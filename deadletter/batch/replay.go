@@ -13,6 +13,7 @@ import (
 	"github.com/nightfuse/nightfuse/deadletter"
 	"github.com/nightfuse/nightfuse/internal/call"
 	"github.com/nightfuse/nightfuse/internal/nils"
+	"github.com/nightfuse/nightfuse/internal/redact"
 )
 
 // Replay does the items of the dead letters in store once more, with the same
@@ -97,7 +98,7 @@ func (r *run) replay(ctx context.Context, store deadletter.Store, o deadletter.O
 		}
 	case rep.StoppedBy != "":
 		r.reasons[rep.StoppedBy] = true
-		r.report.Refusal = err.Error()
+		r.report.Refusal = redact.Err(err, maxText)
 	case ctx.Err() != nil:
 		r.reasons["cancelled"] = true
 	case err != nil && !errors.Is(err, deadletter.ErrPartial):

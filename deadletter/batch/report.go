@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/nightfuse/nightfuse/internal/durable"
+	"github.com/nightfuse/nightfuse/internal/redact"
 )
 
 // The exit codes of a run. If several apply: 130 or 143, 5, 3, 2, 4.
@@ -84,6 +85,7 @@ const (
 	maxSignatures = 10_000 // kept while counting
 	topSignatures = 10
 	maxWarnings   = 100
+	maxText       = 4 << 10 // bytes of an error's text
 )
 
 // String returns the last line of a log: state, calls, done and the rest.
@@ -163,7 +165,7 @@ func (r *run) exit() (int, string) {
 	case has("panic"):
 		return ExitLost, "failed: the items' iterator panicked"
 	case rep.Lost == 0 && has("lost") && r.cause != nil:
-		return ExitLost, "failed: " + r.cause.Error()
+		return ExitLost, "failed: " + redact.Err(r.cause, maxText)
 	case has("lost") || rep.Lost > 0:
 		return ExitLost, "failed: a result or a dead letter could not be kept"
 	case has("budget"):

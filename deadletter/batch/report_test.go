@@ -1,9 +1,17 @@
 package batch_test
 
 import (
+	"bytes"
+	"context"
 	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/url"
 	"os"
+	"path/filepath"
 	"reflect"
+	"strings"
 	"testing"
 	"time"
 
@@ -72,3 +80,56 @@ func TestReportOfARun(t *testing.T) {
 		t.Errorf("report %s", b)
 	}
 }
+
+// What the caller's code says may hold a key. Report and log are read by many.
+func TestReportAndLogHoldNoKeys(t *testing.T) {
+	t.Parallel()
+	const key = "sk-abcdefghijklmnopqrstuvwxyz0123"
+	asked := &url.Error{Op: "Post", URL: "https://model.test/v1?key=" + key, Err: statusError(401)}
+	broken := fmt.Errorf("disk gone at https://store.test/?key=%s", key)
+	for _, tt := range []struct {
+		name string
+		set  func(*batch.Config)
+		err  error
+		want string // in the report
+	}{
+		{"a refused key", func(*batch.Config) {}, asked, "upstream answered 401"},
+		{"a result that is lost", func(c *batch.Config) { c.Results = failing{store: broken} }, nil, "disk gone"},
+		{"a folder that cannot be read", func(c *batch.Config) { c.Results = failing{load: broken} }, nil, "disk gone"},
+		{"a sync that fails", func(c *batch.Config) { c.Results = failing{sync: broken} }, nil, "disk gone"},
+		{"hooks that panic", func(c *batch.Config) {
+			c.OnAlert = func(batch.Alert) { panic(errors.New("no alert: " + key)) }
+			c.Gauges = func() batch.Gauges { panic("no gauges: " + key) }
+		}, asked, "upstream answered 401"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			e := newEnv(t)
+			var log bytes.Buffer
+			e.cfg.Logger, e.cfg.Workers, e.cfg.RepeatTrip = slog.New(slog.NewTextHandler(&log, nil)), 1, 2
+			tt.set(&e.cfg)
+			_, _ = e.run(items(5), func(context.Context, batch.Item) ([]byte, error) { return []byte("fine"), tt.err })
+			report, err := os.ReadFile(filepath.Join(e.cfg.Dir, "report.json"))
+			if err != nil || !strings.Contains(string(report), tt.want) {
+				t.Errorf("%v, the report does not say %q:\n%s", err, tt.want, report)
+			}
+			for _, text := range []string{string(report), log.String()} {
+				if strings.Contains(text, key) {
+					t.Errorf("the key is in\n%s", text)
+				}
+			}
+			if tt.name == "hooks that panic" && (!strings.Contains(log.String(), "no alert") || !strings.Contains(log.String(), "no gauges")) {
+				t.Errorf("the log does not tell the panics:\n%s", log.String())
+			}
+		})
+	}
+}
+
+// failing are results that fail.
+type failing struct{ load, store, sync error }
+
+func (k failing) Load(context.Context, string) (batch.Result, bool, error) {
+	return batch.Result{}, false, k.load
+}
+func (k failing) Store(context.Context, batch.Result) error { return k.store }
+func (k failing) Sync(context.Context) error                { return k.sync }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/nightfuse/nightfuse/deadletter"
 	"github.com/nightfuse/nightfuse/internal/durable"
+	"github.com/nightfuse/nightfuse/internal/redact"
 )
 
 // ErrIncomplete says that a run has ended without a result for every item. What
@@ -196,7 +197,7 @@ func (r *run) draining(s os.Signal) {
 
 // warn keeps what the report has to say beside the counts.
 func (r *run) warn(format string, a ...any) {
-	text := fmt.Sprintf(format, a...)
+	text := redact.Text(fmt.Sprintf(format, a...))
 	r.cfg.Logger.Warn("batch: "+text, "run", r.cfg.Name)
 	if len(r.report.Warnings) < maxWarnings {
 		r.report.Warnings = append(r.report.Warnings, text)
