@@ -164,6 +164,8 @@ func (s *Store) claims(ctx context.Context, got []*row, o deadletter.Order) ([]d
 		}
 		if errors.Is(err, deadletter.ErrCorrupt) {
 			err = s.setAside(ctx, tok, err)
+		} else {
+			err = errors.Join(err, s.giveBack(ctx, tok))
 		}
 		if err != nil {
 			errs = append(errs, s.fail(ctx, "claim", err))
@@ -183,6 +185,21 @@ func (s *Store) claims(ctx context.Context, got []*row, o deadletter.Order) ([]d
 		return byAge
 	})
 	return out, nil
+}
+
+// giveBackTime bounds the end of a claim that nobody learned of.
+const giveBackTime = 5 * time.Second
+
+// giveBack ends the claim of a letter that could not be read, perhaps because ctx
+// has ended: nobody has tried it, so it does not count.
+func (s *Store) giveBack(ctx context.Context, tok deadletter.Token) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), giveBackTime)
+	defer cancel()
+	err := s.Resolve(ctx, tok, deadletter.Outcome{Verb: deadletter.Release})
+	if errors.Is(err, deadletter.ErrClaimLost) {
+		return nil
+	}
+	return err
 }
 
 // setAside quarantines a claimed letter that is damaged: it cannot be replayed,

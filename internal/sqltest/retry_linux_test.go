@@ -402,3 +402,31 @@ func TestLostReplyAndAnotherPut(t *testing.T) {
 		})
 	}
 }
+
+// Why: a replay that is cancelled while it claims has sent nothing. Letters that
+// it never got must not be kept from the next one, nor come nearer to quarantine.
+func TestCancelledClaim(t *testing.T) {
+	t.Parallel()
+	for _, d := range []sqlstore.Dialect{sqlstore.PostgreSQL, sqlstore.MySQL} {
+		t.Run(d.String(), func(t *testing.T) {
+			t.Parallel()
+			b := newDatabase(t, d)
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			way := &cutter{then: cancel}
+			s := way.store(t, b)
+			if err := s.Put(t.Context(), deadletter.Record{Queue: "q", ItemID: "a", Payload: []byte("p")}); err != nil {
+				t.Fatal(err)
+			}
+			text := "SELECT data FROM " + b.table
+			way.text.Store(&text)
+			if c, err := s.Claim(ctx, deadletter.ClaimReq{Lease: time.Hour}); len(c) != 0 || !errors.Is(err, context.Canceled) {
+				t.Errorf("claimed %d, %v", len(c), err)
+			}
+			c, err := s.Claim(t.Context(), deadletter.ClaimReq{})
+			if len(c) != 1 || err != nil || c[0].Record.Replays != 1 {
+				t.Errorf("%d cuts; afterwards claimed %+v, %v", way.cuts.Load(), c, err)
+			}
+		})
+	}
+}
