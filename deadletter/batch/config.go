@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"time"
+	"unicode/utf8"
 
 	"github.com/nightfuse/nightfuse/deadletter"
 	"github.com/nightfuse/nightfuse/internal/nils"
@@ -89,6 +90,9 @@ func (c Config) filled(handle Handle) (Config, error) {
 	}
 	if c.Letters == nil {
 		bad("Letters is missing: where are failed items to go?")
+	}
+	if !utf8.ValidString(c.Version) {
+		bad("Version %q is not UTF-8", c.Version)
 	}
 	if handle == nil {
 		bad("the handle is missing")

@@ -6,13 +6,12 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"maps"
-
-	"github.com/nightfuse/nightfuse/deadletter"
+	"strings"
 )
 
 // Item is one piece of work.
 type Item struct {
-	ID       string            // names the item and its result; required, unique in a run
+	ID       string            // names the item and its result; required, unique in a run, UTF-8
 	Input    []byte            // all that the item is made from; the payload of its dead letter
 	Estimate int64             // what it is expected to cost, in the budget's unit; 0 = not said. Guards reserve it
 	Labels   map[string]string // go into its dead letter
@@ -72,9 +71,14 @@ func (e *entry) labels(version string) map[string]string {
 // letter is what a run remembers of a letter: what the item was made from.
 type letter struct{ hash, version string }
 
-func letterOf(r deadletter.Record) letter {
-	return letter{r.Labels[inputLabel], r.Labels[versionLabel]}
+// letterOf reads the labels of a letter, or those that an item's would have:
+// without a Version the label is the caller's own, if there is one.
+func letterOf(labels map[string]string) letter {
+	return letter{labels[inputLabel], asText(labels[versionLabel])}
 }
+
+// asText is s as a letter keeps it.
+func asText(s string) string { return strings.ToValidUTF8(s, "\uFFFD") }
 
 // cost orders probes: what was estimated, else the size.
 func (e *entry) cost() int64 {

@@ -121,7 +121,7 @@ func (p *replayed) namePending(ctx context.Context, store deadletter.Store, f de
 			continue
 		}
 		if !p.returned[rec.ID] {
-			addName(&p.report.PendingItems, rec.ItemID)
+			addName(&p.report.PendingItems, nameOf(rec))
 		}
 	}
 }
@@ -157,6 +157,16 @@ func (p *replayed) drain(why string) {
 	}
 }
 
+// nameOf returns the id of a letter's item. A letter that was kept without one,
+// or under one that is no text, goes by its own: two of them must not meet in
+// one result.
+func nameOf(rec deadletter.Record) string {
+	if deadletter.ID(rec.Queue, rec.ItemID) != rec.ID {
+		return rec.ID
+	}
+	return rec.ItemID
+}
+
 // send does a letter's item.
 func (p *replayed) send(ctx context.Context, rec deadletter.Record) error {
 	p.mu.Lock()
@@ -165,9 +175,11 @@ func (p *replayed) send(ctx context.Context, rec deadletter.Record) error {
 	if why != "" {
 		return sendsNoMore(why)
 	}
-	it := Item{ID: rec.ItemID, Input: rec.Payload, Estimate: rec.EstTokens, Labels: maps.Clone(rec.Labels)}
+	it := Item{ID: nameOf(rec), Input: rec.Payload, Estimate: rec.EstTokens, Labels: maps.Clone(rec.Labels)}
 	delete(it.Labels, inputLabel)
-	delete(it.Labels, versionLabel)
+	if p.cfg.Version != "" {
+		delete(it.Labels, versionLabel)
+	}
 	f := &flight{entry: newEntry(it, 0), box: call.With(ctx), began: p.cfg.Clock.Now()}
 	p.mu.Lock()
 	p.sent[rec.ID] = f
@@ -191,7 +203,7 @@ func (p *replayed) result(res deadletter.Result) {
 	f := p.sent[res.Record.ID]
 	delete(p.sent, res.Record.ID)
 	p.mu.Unlock()
-	id := res.Record.ItemID
+	id := nameOf(res.Record)
 	if f != nil {
 		f.err = res.Err
 		if res.Err != nil && call.RefusedBy(res.Err) != "" {

@@ -114,7 +114,7 @@ func (r Report) write(path string) error {
 // addName adds a name while there is room.
 func addName(list *[]string, id string) {
 	if len(*list) < maxNames {
-		*list = append(*list, id)
+		*list = append(*list, asText(id))
 	}
 }
 

@@ -62,6 +62,8 @@ const syncEvery = 64
 
 const suffix = ".result.json"
 
+var errNotText = errors.New("batch: results: a result in a Folder must be UTF-8")
+
 // OpenFolder opens the folder, makes it (mode 0700) when it is missing, removes
 // what killed writers have left, and proves that it can be written.
 func OpenFolder(dir string) (*Folder, error) {
@@ -165,7 +167,7 @@ func parseResult(b []byte) (Result, bool) {
 // Store is [Results]. The file is synced; the folder is with every 64th.
 func (f *Folder) Store(ctx context.Context, r Result) error {
 	if !utf8.Valid(r.Data) {
-		return errors.New("batch: results: a result in a Folder must be UTF-8")
+		return errNotText
 	}
 	file := resultFile{Item: r.Item, Hash: r.InputHash, Version: r.Version, At: r.At}
 	asJSON := json.Valid(r.Data) && len(bytes.TrimSpace(r.Data)) == len(r.Data)

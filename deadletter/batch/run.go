@@ -214,7 +214,7 @@ func (r *run) readLetters(ctx context.Context) error {
 		case err != nil:
 			return fmt.Errorf("batch: read the dead letters: %w", err)
 		case rec.ItemID != "":
-			r.known[rec.ItemID] = letterOf(rec)
+			r.known[rec.ItemID] = letterOf(rec.Labels)
 		}
 	}
 	return nil

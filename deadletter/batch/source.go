@@ -2,10 +2,12 @@ package batch
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"hash/maphash"
 	"iter"
 	"runtime/debug"
+	"unicode/utf8"
 )
 
 // listed is an item as it comes from the caller, with what earlier runs made of
@@ -61,6 +63,11 @@ func (r *run) sort(ctx context.Context, e *entry) (fate, error) {
 	if e.it.ID == "" {
 		return pending, fmt.Errorf("batch: item %d has no ID", e.seq)
 	}
+	if !utf8.ValidString(e.it.ID) {
+		// Neither a letter nor a result keeps such a name: it would be done again
+		// each time, and a replay would take two of them for one.
+		e.it.Bad = errors.Join(fmt.Errorf("the id %q is not UTF-8", e.it.ID), e.it.Bad)
+	}
 	if e.it.Bad == nil {
 		res, ok, err := r.results.Load(context.WithoutCancel(ctx), e.it.ID)
 		if err != nil {
@@ -70,9 +77,9 @@ func (r *run) sort(ctx context.Context, e *entry) (fate, error) {
 			return done, nil
 		}
 	}
-	was, known := r.known[e.it.ID]
+	was, known := r.known[asText(e.it.ID)]
 	e.old = known
-	if known && !r.cfg.Again && was == (letter{e.hash, r.cfg.Version}) {
+	if known && !r.cfg.Again && was == letterOf(e.labels(r.cfg.Version)) {
 		return dead, nil
 	}
 	return pending, nil

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"runtime/debug"
 	"time"
+	"unicode/utf8"
 
 	"github.com/nightfuse/nightfuse/deadletter"
 	"github.com/nightfuse/nightfuse/internal/call"
@@ -187,6 +188,9 @@ func (r *run) valid(it Item, data []byte) (err error) {
 			err = &invalid{&panicError{value: p, stack: debug.Stack()}}
 		}
 	}()
+	if _, ok := r.results.(*Folder); ok && !utf8.Valid(data) {
+		return &invalid{errNotText} // the item's fault, not the disk's
+	}
 	if err := r.cfg.Validate(it, data); err != nil {
 		return &invalid{err}
 	}
