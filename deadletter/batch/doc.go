@@ -110,5 +110,5 @@
 // client is for. It does not know what a good answer is: give it a Validate. It
 // does not spread a batch over machines; Dir is locked. It does not delete
 // results, letters or reports. An iterator that blocks for ever is left behind
-// when the run is cancelled.
+// when the run is cancelled, or Grace after it has stopped.
 package batch

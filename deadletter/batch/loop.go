@@ -46,6 +46,7 @@ type loop struct {
 	dropped   bool // cancelled: count no more
 	graceEnds time.Time
 	lastDone  time.Time
+	lastTaken time.Time // an item came, or the run was stopped
 	anyDone   bool
 }
 
@@ -164,18 +165,16 @@ func (l *loop) check(now time.Time) {
 		l.drop(fmt.Errorf("batch: calls in flight took longer than %v", l.cfg.Grace))
 	}
 	if l.stopped {
+		// The rest is only counted. An iterator that blocks is not waited for.
+		if !l.ended && !l.dropped && len(l.flights) == 0 && now.Sub(l.lastTaken) >= l.cfg.Grace {
+			l.drop(fmt.Errorf("batch: no item came for %v after the run was stopped", l.cfg.Grace))
+		}
 		return
 	}
 	if !l.cfg.Until.IsZero() && !now.Before(l.cfg.Until) && len(l.backlog) > 0 {
 		l.stop("until", nil)
 	}
-	patience := l.cfg.Patience
-	if patience == 0 {
-		patience = firstPatience
-		if l.anyDone {
-			patience = laterPatience
-		}
-	}
+	patience := l.patience(l.anyDone)
 	if len(l.flights) == 0 && len(l.backlog) == 0 && l.hold == nil {
 		l.lastDone = now // nothing is to be done: the iterator takes its time
 	}
@@ -229,6 +228,7 @@ func (l *loop) leave(id string) {
 // take takes an item from the source.
 func (l *loop) take(in listed) {
 	rep := &l.report
+	l.lastTaken = l.cfg.Clock.Now()
 	switch {
 	case in.twice:
 		rep.Duplicates++
@@ -340,7 +340,7 @@ func (l *loop) stop(reason string, cause error) {
 	if l.stopped {
 		return
 	}
-	l.stopped = true
+	l.stopped, l.lastTaken = true, l.cfg.Clock.Now()
 	close(l.stopping)
 	l.cause = cause
 	l.report.StoppedBy = reason

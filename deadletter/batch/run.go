@@ -1,6 +1,7 @@
 package batch
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -41,8 +42,14 @@ func Run(ctx context.Context, c Config, items iter.Seq[Item], handle Handle) (Re
 	}
 	return r.end(func() {
 		if err := r.readLetters(ctx); err != nil {
-			r.reasons["lost"], r.cause = true, err
-			r.report.Uncounted = true
+			r.cause, r.report.Uncounted = err, true
+			switch {
+			case r.report.StoppedBy != "":
+			case ctx.Err() != nil:
+				r.reasons["cancelled"] = true
+			default:
+				r.reasons["lost"] = true
+			}
 			return
 		}
 		r.loop(ctx, items)
@@ -204,18 +211,87 @@ func (r *run) warn(format string, a ...any) {
 	}
 }
 
-// readLetters finds out which items have a letter that nobody has resolved.
+// letters is what readLetters finds.
+type letters struct {
+	known   map[string]letter
+	damaged []error
+	err     error
+
+	panicked any
+}
+
+// readLetters finds out which items have a letter that nobody has resolved. A
+// store may hang, which must not keep the run from hearing signals.
 func (r *run) readLetters(ctx context.Context) error {
-	r.known = map[string]letter{}
-	for rec, err := range r.cfg.Letters.List(ctx, deadletter.Filter{}) {
-		switch {
-		case errors.Is(err, deadletter.ErrCorrupt):
-			r.warn("a dead letter cannot be read, its item is done again: %v", err)
-		case err != nil:
-			return fmt.Errorf("batch: read the dead letters: %w", err)
-		case rec.ItemID != "":
-			r.known[rec.ItemID] = letterOf(rec.Labels)
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	out := make(chan letters, 1)
+	go func() {
+		var l letters
+		defer func() {
+			l.panicked = recover()
+			out <- l
+		}()
+		l.read(ctx, r.cfg.Letters)
+	}()
+	var late, end <-chan time.Time
+	if p := r.patience(false); p > 0 {
+		late = r.cfg.Clock.After(p)
+	}
+	var stopped error
+	stop := func(by, text string) {
+		r.report.StoppedBy, r.reasons[by] = by, true
+		stopped = fmt.Errorf("batch: read the dead letters: %s", text)
+		late, end = nil, r.cfg.Clock.After(r.cfg.Grace)
+		cancel(stopped)
+	}
+	for {
+		select {
+		case l := <-out:
+			if l.panicked != nil {
+				panic(l.panicked)
+			}
+			for _, err := range l.damaged {
+				r.warn("a dead letter cannot be read, its item is done again: %v", err)
+			}
+			r.known = l.known
+			return cmp.Or(stopped, l.err)
+		case s := <-r.signals:
+			if r.signal != nil {
+				return stopped // the store heeds no context: it is left behind
+			}
+			r.signal = s
+			stop("signal", s.String())
+		case <-late:
+			stop("patience", "the store does not answer")
+		case <-end:
+			return stopped
 		}
 	}
-	return nil
+}
+
+func (l *letters) read(ctx context.Context, q *deadletter.Queue) {
+	l.known = map[string]letter{}
+	for rec, err := range q.List(ctx, deadletter.Filter{}) {
+		switch {
+		case errors.Is(err, deadletter.ErrCorrupt):
+			l.damaged = append(l.damaged, err)
+		case err != nil:
+			l.err = fmt.Errorf("batch: read the dead letters: %w", err)
+			return
+		case rec.ItemID != "":
+			l.known[rec.ItemID] = letterOf(rec.Labels)
+		}
+	}
+}
+
+// patience is how long no item may be done; 0 or less is for ever.
+func (r *run) patience(anyDone bool) time.Duration {
+	switch {
+	case r.cfg.Patience != 0:
+		return r.cfg.Patience
+	case anyDone:
+		return laterPatience
+	}
+	return firstPatience
 }

@@ -1,0 +1,133 @@
+package batch_test
+
+import (
+	"context"
+	"iter"
+	"os"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/nightfuse/nightfuse/deadletter"
+	"github.com/nightfuse/nightfuse/deadletter/batch"
+)
+
+// stalled is a store that does not answer a List, as a database that hangs.
+type stalled struct {
+	deadletter.Store
+	heeds bool // its context
+	free  chan struct{}
+}
+
+func (s stalled) List(ctx context.Context, _ deadletter.Filter) iter.Seq2[deadletter.Record, error] {
+	return func(yield func(deadletter.Record, error) bool) {
+		var done <-chan struct{}
+		if s.heeds {
+			done = ctx.Done()
+		}
+		select {
+		case <-done:
+			yield(deadletter.Record{}, context.Cause(ctx))
+		case <-s.free:
+		}
+	}
+}
+
+// Before the first item a run reads the letters. A store that hangs then must
+// hold up neither a signal nor, for ever, the night.
+func TestStalledStore(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		name    string
+		heeds   bool
+		signals int
+		cancel  bool
+		exit    int
+		by      string
+		took    time.Duration
+	}{
+		{"signal", true, 1, false, 130, "signal", time.Minute},
+		{"signal it does not hear", false, 1, false, 130, "signal", time.Minute + 30*time.Second},
+		{"second signal", false, 2, false, 130, "signal", time.Minute + time.Second},
+		{"cancelled", true, 0, true, 130, "", time.Minute},
+		{"nobody there", true, 0, false, 2, "patience", 5 * time.Minute},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				e := newEnv(t)
+				free := make(chan struct{})
+				defer close(free)
+				var err error
+				if e.cfg.Letters, err = deadletter.New(deadletter.Config{Name: "night", Store: stalled{e.store, c.heeds, free}}); err != nil {
+					t.Fatal(err)
+				}
+				ctx, cancel := context.WithCancel(t.Context())
+				defer cancel()
+				for i := range c.signals {
+					time.AfterFunc(time.Minute+time.Duration(i)*time.Second, func() { e.signals <- os.Interrupt })
+				}
+				if c.cancel {
+					time.AfterFunc(time.Minute, cancel)
+				}
+				began := time.Now()
+				rep, err := e.checked(batch.Run(ctx, e.cfg, items(5), e.handle(nil)))
+				if took := time.Since(began); rep.Exit != c.exit || rep.StoppedBy != c.by || !rep.Uncounted || took != c.took || len(e.calls) != 0 {
+					t.Errorf("%v by %q after %v, %v", rep, rep.StoppedBy, took, err)
+				}
+			})
+		})
+	}
+}
+
+// A panic of the store comes out of Run as before, with the report written.
+func TestPanickingStore(t *testing.T) {
+	t.Parallel()
+	e := newEnv(t)
+	var err error
+	if e.cfg.Letters, err = deadletter.New(deadletter.Config{Name: "night", Store: panicking{e.store}}); err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if p := recover(); p != "no list" || e.written().State == "running" {
+			t.Errorf("recovered %v, report %+v", p, e.written())
+		}
+	}()
+	rep, err := batch.Run(t.Context(), e.cfg, items(5), e.handle(nil))
+	t.Errorf("came back with %v, %v", rep, err)
+}
+
+type panicking struct{ deadletter.Store }
+
+func (panicking) List(context.Context, deadletter.Filter) iter.Seq2[deadletter.Record, error] {
+	panic("no list")
+}
+
+// A run that was stopped only counts what is left. An iterator that blocks must
+// not keep it from ending.
+func TestStoppedRunLeavesIterator(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		e := newEnv(t)
+		free := make(chan struct{})
+		defer close(free)
+		began := time.Now()
+		rep, err := e.run(func(yield func(batch.Item) bool) {
+			for it := range items(5) {
+				if !yield(it) {
+					return
+				}
+			}
+			for it := range list(batch.Item{ID: "late-1"}, batch.Item{ID: "late-2"}) {
+				time.Sleep(20 * time.Second) // slow is not blocked
+				if !yield(it) {
+					return
+				}
+			}
+			<-free
+		}, func(context.Context, batch.Item) ([]byte, error) { return nil, &refusal{by: "breaker"} })
+		if took := time.Since(began); rep.Exit != 2 || rep.StoppedBy != "breaker" || rep.Pending != 7 || !rep.Uncounted || took > 2*time.Minute {
+			t.Errorf("%v by %q after %v, %v", rep, rep.StoppedBy, took, err)
+		}
+	})
+}
