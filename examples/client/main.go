@@ -36,10 +36,8 @@ func newClient(base http.RoundTripper) (*http.Client, error) {
 // ask makes one item's call and says whether an error leaves the item pending.
 func ask(ctx context.Context, call func(context.Context) error) (pending bool, err error) {
 	ctx, outcome := retry.WithOutcome(ctx)
-	err = call(ctx) // through the SDK
-	if outcome.Err() != nil {
-		err = outcome.Err() // also an empty stream that the SDK took for a success
-	}
+	err = call(ctx)                       // through the SDK
+	err = errors.Join(outcome.Err(), err) // also an empty stream that the SDK took for a success
 	var refused interface{ RefusedBy() string }
 	pending = errors.As(err, &refused) && refused.RefusedBy() != ""
 	return pending, err
