@@ -48,7 +48,7 @@ func TestLetterTellsTheRightFailure(t *testing.T) {
 	last := errors.New("503 Service Unavailable: overloaded_error: try later")
 	noted := &ended{last, 503}
 	other := errors.New("the answer is no JSON")
-	before := " (an earlier call failed: " + noted.Error() + ")"
+	before := " (the last call failed: " + noted.Error() + ")"
 	for _, tt := range []struct {
 		name     string
 		err      error
@@ -64,7 +64,7 @@ func TestLetterTellsTheRightFailure(t *testing.T) {
 		{"a client's time-out", fmt.Errorf("sdk: %w", context.DeadlineExceeded), last, "sdk: context deadline exceeded: " + noted.Error(), 503, 3},
 		{"an SDK's error for the same answer", status{503, "overloaded"}, last, "overloaded: " + noted.Error(), 503, 3},
 		{"an SDK's error for another answer", status{400, "too long"}, status{400, "too long"}, "too long" + before, 400, 2},
-		{"another failure", other, other, other.Error() + before, 0, 2},
+		{"a text that lost it", other, other, other.Error() + before, 503, 2},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
@@ -94,6 +94,65 @@ func TestLetterTellsTheRightFailure(t *testing.T) {
 		})
 	}
 }
+
+// A function's own words for a failed call tell neither its status nor when the
+// upstream wants to be asked again. The call does, unless the words are about
+// another answer; after a call that went well there is nothing to add.
+func TestLetterHasWhatTheLastCallKnows(t *testing.T) {
+	t.Parallel()
+	clk := clock.NewMock()
+	until := clk.Now().Add(time.Hour)
+	noted := &waits{status{429, "slow down"}, until}
+	for _, tt := range []struct {
+		name  string
+		noted error
+		err   error
+		want  deadletter.Failure
+	}{
+		{"own words", noted, errors.New("no summary"), deadletter.Failure{Status: 429, RetryAfter: until}},
+		{"another answer", noted, status{400, "too long"}, deadletter.Failure{Status: 400}},
+		{"a call that went well", nil, errors.New("no summary"), deadletter.Failure{}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			fn := func(ctx context.Context) error {
+				call.From(ctx).Item.Sent()
+				call.From(ctx).Item.Fail(tt.noted)
+				return tt.err
+			}
+			store := memoryAt(t, clk)
+			q := newQueue(t, deadletter.Config{Store: store, Clock: clk})
+			_ = q.Do(deadletter.WithItem(t.Context(), "item"), nil, fn)
+			first, err := q.Get(t.Context(), "item")
+			if err != nil {
+				t.Fatal(err)
+			}
+			put(t, store, "replayed", "p")
+			send := func(ctx context.Context, _ deadletter.Record) error { return fn(ctx) }
+			o := deadletter.Options{Clock: clk, Filter: deadletter.Filter{IDs: []string{deadletter.ID("q", "replayed")}}}
+			if _, err := deadletter.Replay(t.Context(), store, send, o); err != nil {
+				t.Fatal(err)
+			}
+			again, err := q.Get(t.Context(), "replayed")
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, r := range []deadletter.Record{first, again} {
+				if r.Status != tt.want.Status || !r.RetryAfter.Equal(tt.want.RetryAfter) {
+					t.Errorf("%s: status %d, not before %v, want %d, %v", r.ItemID, r.Status, r.RetryAfter, tt.want.Status, tt.want.RetryAfter)
+				}
+			}
+		})
+	}
+}
+
+// waits says until when.
+type waits struct {
+	status
+	at time.Time
+}
+
+func (w *waits) RetryAt() (time.Time, bool) { return w.at, true }
 
 func TestPayloadLimitOfEveryWayIn(t *testing.T) {
 	t.Parallel()

@@ -135,7 +135,8 @@ func (e *told) Signs() error  { return e.signs }
 // and has the signature that the breaker inside counted, when err wraps it, or
 // is a text that lost it: one that repeats it, one with the same status, or the
 // end of a context, which is what http.Client and SDKs put in its place. Both
-// texts are kept unless one says it all.
+// texts are kept unless one says it all. Where err names no status the letter
+// has the noted one's; see failureIn.
 func causeOf(box *call.Box, err error) error {
 	noted := box.Item.Failure()
 	if noted == nil || err == nil || err == noted {
@@ -148,7 +149,7 @@ func causeOf(box *call.Box, err error) error {
 	if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) || sameStatus(err, noted) {
 		return &told{noted, text + ": " + before}
 	}
-	return &told{err, text + " (an earlier call failed: " + before + ")"}
+	return &told{err, text + " (the last call failed: " + before + ")"}
 }
 
 // discreet returns err without what req was sent with in its text. Its signature
@@ -176,15 +177,29 @@ func transportCause(box *call.Box, err error) error {
 	return noted
 }
 
-// letterAbout returns the record of box's item after it failed with cause.
-func (q *Queue) letterAbout(box *call.Box, cause error, now time.Time) Record {
+// failureIn is failureOf for box's item. What cause does not tell, the failure of
+// the item's last call does: the status, and with it until when to wait.
+func failureIn(box *call.Box, cause error, now time.Time) Failure {
 	f := failureOf(cause, now)
+	if noted := box.Item.Failure(); noted != nil && f.Status == 0 {
+		last := failureOf(noted, now)
+		f.Status = last.Status
+		if f.RetryAfter.IsZero() {
+			f.RetryAfter = last.RetryAfter
+		}
+	}
 	if f.Attempts == 0 {
 		f.Attempts = box.Item.Calls()
 	}
 	if f.Attempts == 0 && !call.NotSent(cause) {
 		f.Attempts = 1
 	}
+	return f
+}
+
+// letterAbout returns the record of box's item after it failed with cause.
+func (q *Queue) letterAbout(box *call.Box, cause error, now time.Time) Record {
+	f := failureIn(box, cause, now)
 	return Record{
 		Queue: q.cfg.Name, ItemID: box.ID, RunID: q.cfg.RunID,
 		LastFailedAt: now, Attempts: f.Attempts, Status: f.Status,

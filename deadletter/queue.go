@@ -138,7 +138,9 @@ func WithItem(ctx context.Context, id string, labels ...string) context.Context 
 // Do runs fn, and keeps payload as a dead letter if it fails. payload is what a
 // replay needs to do the item again. What fn returns is returned; when the
 // letter could not be stored it is joined with a *[LostError]. A panic of fn
-// makes a letter too and goes on.
+// makes a letter too and goes on. Where fn's error has no status of its own
+// (StatusCode() int), the letter has that of the last call which a retry inside
+// has given up.
 //
 // Inside another Do or transport of q, and under a [Replay] or a runner, which
 // keep the letters themselves, it only calls fn.

@@ -237,12 +237,8 @@ func (r *replay) land(ctx context.Context, f *flight) {
 
 // failed returns how the claim of a failed letter ends.
 func (r *replay) failed(f *flight) Outcome {
-	cause := causeOf(f.box, f.err)
 	now := r.o.Clock.Now()
-	failure := failureOf(cause, now)
-	if failure.Attempts == 0 {
-		failure.Attempts = max(f.box.Item.Calls(), 1)
-	}
+	failure := failureIn(f.box, causeOf(f.box, f.err), now)
 	// Behind the cut-off, also on a clock that stands still: no replay sends
 	// it twice.
 	failure.At = latest(now, r.cutoff.Add(time.Microsecond))
