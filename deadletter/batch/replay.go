@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"maps"
 	"os"
-	"reflect"
 	"sync"
 	"time"
 
@@ -31,14 +30,15 @@ func Replay(ctx context.Context, c Config, store deadletter.Store, handle Handle
 	if nils.In(store) {
 		err = errors.Join(err, errors.New("batch: the store is missing"))
 	}
-	if err != nil {
+	asked, bad := check(o)
+	if err = errors.Join(err, bad); err != nil {
 		return unstarted(c), err
 	}
 	r, err := begin(ctx, c, handle)
 	if err != nil {
 		return unstarted(c), err
 	}
-	return r.end(func() { r.replay(ctx, store, o) })
+	return r.end(func() { r.replay(ctx, store, o, asked) })
 }
 
 // replayed is what the sends of a replay share.
@@ -60,9 +60,8 @@ func (d sendsNoMore) Error() string { return "batch: nothing more is sent: " + s
 // RefusedBy is the reason: the letter stays as it was.
 func (d sendsNoMore) RefusedBy() string { return string(d) }
 
-func (r *run) replay(ctx context.Context, store deadletter.Store, o deadletter.Options) {
-	o.Filter.Queue = ""
-	asked := !reflect.DeepEqual(o.Filter, deadletter.Filter{})
+// replay replays what matches; asked says that o asks for some letters.
+func (r *run) replay(ctx context.Context, store deadletter.Store, o deadletter.Options, asked bool) {
 	p := &replayed{run: r, user: o.OnResult, sent: map[string]*flight{}, returned: map[string]bool{}}
 	o.Filter.Queue, o.Clock, o.Logger, o.OnResult = r.cfg.Letters.Name(), r.cfg.Clock, r.cfg.Logger, p.result
 	if o.Concurrency == 0 {
@@ -104,6 +103,18 @@ func (r *run) replay(ctx context.Context, store deadletter.Store, o deadletter.O
 	case err != nil && !errors.Is(err, deadletter.ErrPartial):
 		r.reasons["lost"] = true
 	}
+}
+
+// check reports whether o asks for some letters and not for whatever there is,
+// and what is wrong with it, by the rules of deadletter.Replay: these are what it
+// says of a store without letters.
+func check(o deadletter.Options) (asked bool, err error) {
+	o.Filter.Queue, o.Clock, o.DryRun = "", nil, true
+	_, err = deadletter.Replay(context.Background(), deadletter.NewMemory(), nil, o)
+	if errors.Is(err, deadletter.ErrNoMatch) {
+		return true, nil
+	}
+	return false, err
 }
 
 // namePending names the letters that were not tried or not counted.

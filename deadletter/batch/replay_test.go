@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"os"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -65,13 +66,23 @@ func TestReplay(t *testing.T) {
 		if diff := cmp.Diff(of(rep), counts{Total: 20, Done: 20, Skipped: 20}); diff != "" {
 			t.Errorf("a run afterwards (-got +want):\n%s", diff)
 		}
-		rep, err = e.checked(batch.Replay(t.Context(), e.cfg, e.store, e.handle(nil), deadletter.Options{}))
-		if rep.Exit != 0 {
-			t.Errorf("nothing to replay: %v, %v", rep, err)
+		for _, f := range []deadletter.Filter{{}, {Queue: "another"}, {Limit: 5}, {IDs: []string{}}} { // none of them asks for any
+			rep, err = e.checked(batch.Replay(t.Context(), e.cfg, e.store, e.handle(nil), deadletter.Options{Filter: f}))
+			if rep.Exit != 0 {
+				t.Errorf("nothing to replay by %+v: %v, %v", f, rep, err)
+			}
 		}
 		rep, err = e.checked(batch.Replay(t.Context(), e.cfg, e.store, e.handle(nil), deadletter.Options{Filter: deadletter.Filter{Owner: "nobody"}}))
 		if rep.Exit != 1 || !errors.Is(err, deadletter.ErrNoMatch) {
 			t.Errorf("asked for what is not there: %v, %v", rep, err)
+		}
+		before := e.written()
+		rep, err = batch.Replay(t.Context(), e.cfg, e.store, e.handle(nil), deadletter.Options{Concurrency: -1, Rate: -1})
+		if rep.Exit != 1 || err == nil || !strings.Contains(err.Error(), "Concurrency") || !strings.Contains(err.Error(), "Rate") {
+			t.Errorf("options that cannot be: %v, %v", rep, err)
+		}
+		if diff := cmp.Diff(e.written(), before); diff != "" {
+			t.Errorf("nothing was started, and the report has changed: %s", diff)
 		}
 	})
 }
