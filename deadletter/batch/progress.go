@@ -61,11 +61,20 @@ type progress struct {
 func newProgress(w io.Writer, began time.Time) *progress {
 	p := &progress{w: w, began: began, last: began}
 	if f, ok := w.(*os.File); ok {
-		if info, err := f.Stat(); err == nil {
-			p.terminal = info.Mode()&os.ModeCharDevice != 0
-		}
+		p.terminal = isTerminal(f)
 	}
 	return p
+}
+
+// isTerminal reports whether f is a device that takes characters, save the one
+// that drops them, which is where the output of a cron job goes.
+func isTerminal(f *os.File) bool {
+	info, err := f.Stat()
+	if err != nil || info.Mode()&os.ModeCharDevice == 0 {
+		return false
+	}
+	null, err := os.Stat(os.DevNull)
+	return err != nil || !os.SameFile(info, null)
 }
 
 const (

@@ -1,6 +1,7 @@
 package batch
 
 import (
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -35,6 +36,26 @@ func TestProgressLines(t *testing.T) {
 		p.end(status{now: start.Add(40 * time.Second), total: 40, through: 40, done: 39, dead: 1, calls: 50})
 		if diff := cmp.Diff(out.String(), c.want); diff != "" {
 			t.Errorf("terminal %v (-got +want):\n%s", c.terminal, diff)
+		}
+	}
+}
+
+// Nobody reads what a cron job writes to the null device, least of all five
+// times a second.
+func TestTheNullDeviceIsNoTerminal(t *testing.T) {
+	t.Parallel()
+	null, err := os.OpenFile(os.DevNull, os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer null.Close()
+	if p := newProgress(null, time.Unix(0, 0)); p.terminal || p.every() != tick {
+		t.Errorf("terminal %v, woken every %v", p.terminal, p.every())
+	}
+	if tty, err := os.OpenFile("/dev/ptmx", os.O_RDWR, 0); err == nil { // where there are pseudo terminals
+		defer tty.Close()
+		if p := newProgress(tty, time.Unix(0, 0)); !p.terminal || p.every() != terminalEvery {
+			t.Errorf("a pseudo terminal: terminal %v, woken every %v", p.terminal, p.every())
 		}
 	}
 }
