@@ -35,10 +35,11 @@ func discard(ctx context.Context, o *options, out, errs io.Writer) (int, error) 
 	if len(f.States) == 0 {
 		f.States = []deadletter.State{deadletter.Dead, deadletter.Quarantined}
 	}
-	for _, s := range f.States {
-		if s != deadletter.Dead && s != deadletter.Quarantined {
-			return exitOK, fmt.Errorf("letters in state %s cannot be discarded", s)
-		}
+	if err := checkStates(f.States, "discarded"); err != nil {
+		return exitOK, err
+	}
+	if err := leftOut(ctx, j, f, f.States, errs); err != nil {
+		return exitOK, err
 	}
 	sum, err := j.Stats(ctx, f)
 	if err != nil {
@@ -73,6 +74,16 @@ func discard(ctx context.Context, o *options, out, errs io.Writer) (int, error) 
 		fmt.Fprintf(out, "discarded %d of %s\n", d.Discarded, show.Count(d.Matched, "letter"))
 	}
 	return d.Exit, err
+}
+
+// checkStates refuses states that end a letter, or in which somebody else has it.
+func checkStates(states []deadletter.State, what string) error {
+	for _, s := range states {
+		if s != deadletter.Dead && s != deadletter.Quarantined {
+			return fmt.Errorf("letters in state %s cannot be %s; those that are dead or quarantined can", s, what)
+		}
+	}
+	return nil
 }
 
 // discardAll discards at most n letters that matched, those that come in

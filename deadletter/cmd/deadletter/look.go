@@ -77,6 +77,26 @@ func (o *options) chosen(ctx context.Context, store deadletter.Reader) (deadlett
 	return f, nil
 }
 
+// leftOut tells of the letters that were named and are in none of the states:
+// else they would be passed over in silence.
+func leftOut(ctx context.Context, store deadletter.Reader, f deadletter.Filter, states []deadletter.State, errs io.Writer) error {
+	for _, id := range f.IDs {
+		r, err := store.Get(ctx, id)
+		switch {
+		case errors.Is(err, deadletter.ErrNotFound), errors.Is(err, deadletter.ErrCorrupt):
+		case err != nil:
+			return err
+		case !slices.Contains(states, r.State):
+			text := string(r.State)
+			if r.State == deadletter.Quarantined {
+				text += ", say -state quarantined"
+			}
+			fmt.Fprintf(errs, "deadletter: %s is left out: it is %s\n", show.Short(show.OrDash(r.ItemID), 60), text)
+		}
+	}
+	return nil
+}
+
 // one returns the letter that was named.
 func (o *options) one(ctx context.Context, errs io.Writer) (r deadletter.Record, err error) {
 	err = look(ctx, o, errs, func(j *deadletter.Journal, f deadletter.Filter) error {

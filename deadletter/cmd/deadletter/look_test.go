@@ -107,3 +107,28 @@ func TestVerifyTellsDamage(t *testing.T) {
 	cli(t, "verify", dir, "-json").want(t, 5, `"line":2`)
 	cli(t, "ls", dir).want(t, 0, "1 damaged line", "verify")
 }
+
+// A letter that was named and is not replayed or discarded is told of.
+func TestLeftOut(t *testing.T) {
+	t.Parallel()
+	dir := fill(t, deadletter.Record{ItemID: "a"}, deadletter.Record{ItemID: "b"}, deadletter.Record{ItemID: "c"})
+	cli(t, "discard", dir, "b", "-reason", "old", "-yes").want(t, 0)
+	j, err := deadletter.OpenJournal(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	claims, err := j.Claim(t.Context(), deadletter.ClaimReq{N: 1, Filter: deadletter.Filter{IDs: []string{deadletter.ID("nightly", "c")}}})
+	if err != nil || len(claims) != 1 {
+		t.Fatal(claims, err)
+	}
+	if err := j.Resolve(t.Context(), claims[0].Token, deadletter.Outcome{Verb: deadletter.Quarantine}); err != nil {
+		t.Fatal(err)
+	}
+	if err := j.Close(); err != nil {
+		t.Fatal(err)
+	}
+	discarded, quarantined := "b is left out: it is discarded", "c is left out: it is quarantined, say -state quarantined"
+	cli(t, "replay", dir, "a", "b", "c", "-dry-run").want(t, 0, "to send: 1 of 1 letter", discarded, quarantined)
+	cli(t, "replay", dir, "c").want(t, 1, quarantined+"\ndeadletter: no letter matches")
+	cli(t, "discard", dir, "b", "-reason", "again").want(t, 1, discarded+"\ndeadletter: no letter matches")
+}

@@ -59,6 +59,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"strings"
 	"syscall"
 
 	"github.com/nightfuse/nightfuse/deadletter"
@@ -95,7 +96,17 @@ var verbs = map[string]struct {
 }
 
 const usage = `usage: deadletter VERB DIR [ID...] [flags]
-verbs: groups ls show payload replay discard verify export
+
+  groups    the letters by signature: what went wrong, how often
+  ls        one line a letter
+  show      all of one letter but its payload
+  payload   its payload, as it was sent
+  replay    send letters again; tells what it would send, until -yes
+  discard   give letters up; tells which, until -yes
+  verify    read every byte, tell what is damaged
+  export    whole records with payloads, one JSON object a line
+
+DIR is the folder of the journal, ID a record id, its beginning or an item id.
 deadletter VERB -help tells the flags
 `
 
@@ -143,10 +154,16 @@ func run(args []string, out, errs io.Writer) int {
 
 	code, err := verb.run(ctx, o, out, errs)
 	if err != nil {
-		fmt.Fprintln(errs, "deadletter:", show.Printable(redact.Err(err, 4<<10)))
+		complain(errs, err)
 		code = max(code, codeOf(err))
 	}
 	return code
+}
+
+// complain prints an error. The package's errors begin with its name, which is
+// the command's as well.
+func complain(errs io.Writer, err error) {
+	fmt.Fprintln(errs, "deadletter:", show.Printable(strings.TrimPrefix(redact.Err(err, 4<<10), "deadletter: ")))
 }
 
 // codeOf is the exit code that an error asks for.

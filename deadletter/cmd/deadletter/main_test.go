@@ -152,7 +152,7 @@ func TestUsage(t *testing.T) {
 		want string
 	}{
 		{"", 1, "usage:"},
-		{"help", 0, "usage:"},
+		{"help", 0, "  groups    the letters"},
 		{"ls -help", 0, "-signature"},
 		{"open " + dir, 1, "no such verb"},
 		{"ls", 1, "directory"},
@@ -162,7 +162,7 @@ func TestUsage(t *testing.T) {
 		{"ls " + dir + " -state gone", 1, "quarantined"},
 		{"ls " + dir + " -label x", 1, "key=value"},
 		{"ls " + dir + " -older -3h", 1, "duration"},
-		{"ls " + dir + " nothing", 1, "no such letter"},
+		{"ls " + dir + " nothing", 1, "deadletter: no such letter"},
 		{"groups " + dir + " a", 1, "takes no"},
 		{"show " + dir, 1, "one letter"},
 		{"show " + dir + " nothing", 1, "no such letter"},
@@ -174,7 +174,7 @@ func TestUsage(t *testing.T) {
 		{"replay " + dir + " -breaker-name x", 1, "-breaker"},
 		{"replay " + dir + " -auth-env DEADLETTER_NOT_SET", 1, "empty"},
 		{"replay " + dir + " -queue other -yes", 1, "no letter matches"},
-		{"replay " + dir + " -state acked", 1, "acked"},
+		{"replay " + dir + " -state acked", 1, "deadletter: letters in state acked cannot be replayed; those"},
 		{"discard " + dir, 1, "-reason"},
 		{"discard " + dir + " -reason old -queue other", 1, "no letter matches"},
 		{"discard " + dir + " -reason old -state claimed", 1, "claimed"},

@@ -40,6 +40,16 @@ func replay(ctx context.Context, o *options, out, errs io.Writer) (int, error) {
 	if err != nil {
 		return exitOK, err
 	}
+	if err := checkStates(f.States, "replayed"); err != nil {
+		return exitOK, err
+	}
+	states := f.States
+	if len(states) == 0 {
+		states = []deadletter.State{deadletter.Dead}
+	}
+	if err := leftOut(ctx, j, f, states, errs); err != nil {
+		return exitOK, err
+	}
 	opt := deadletter.Options{
 		Filter: f, Concurrency: o.concurrency, Rate: o.rate, Max: o.max, MaxReplays: o.maxReplays, Early: o.early, DryRun: true,
 	}
@@ -106,7 +116,7 @@ func replay(ctx context.Context, o *options, out, errs io.Writer) (int, error) {
 	fmt.Fprintf(out, "sent %d of %s: %d acked, %d returned, %d quarantined, %d released, %d lost claims; %d not tried\n",
 		rep.Sent, show.Count(rep.Matched, "letter"), rep.Acked, rep.Returned, rep.Quarantined, rep.Released, rep.Lost, rep.Remaining)
 	if err != nil {
-		fmt.Fprintln(errs, "deadletter:", show.Printable(redact.Err(err, 4<<10)))
+		complain(errs, err)
 	}
 	return code, nil
 }
