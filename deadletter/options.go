@@ -34,7 +34,7 @@ type Options struct {
 	DryRun      bool          // only tell what matches: nothing is claimed or sent
 
 	By       string       // who replays, for people; "" = host and pid
-	OnResult func(Result) // with every letter after its claim has ended, one at a time
+	OnResult func(Result) // with every letter after its claim has ended, one at a time; a panic in it is logged
 	Clock    Clock        // nil = real time; should be the store's
 	Logger   *slog.Logger // nil = silent
 }

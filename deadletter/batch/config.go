@@ -44,8 +44,9 @@ type Config struct {
 	AllowEmpty bool // no items at all is a success, not an error
 	RepeatTrip int  // the breaker's, for the alert one failure before it; 0 = 5, <0 = no such alert
 
-	// Gauges is asked for what only the guards know, about once a second. nil
-	// = the report has no trips and tokens.
+	// Gauges is asked for what only the guards know, about once a second. If it
+	// panics, that is logged and its last answer stands. nil = the report has
+	// no trips and tokens.
 	Gauges func() Gauges
 
 	// Signals ends the run: the first drains, the second cancels. nil = Run
@@ -57,7 +58,7 @@ type Config struct {
 	Heartbeat string // file rewritten every 15 s, for an external watcher; "" = none
 
 	Progress io.Writer    // nil = none. On a terminal one line, written over; else a line every 30 s
-	OnAlert  func(Alert)  // every alert once, as it is raised; it holds no lock
+	OnAlert  func(Alert)  // every alert once, as it is raised, with no lock held; a panic in it is logged
 	Clock    Clock        // nil = real time
 	Logger   *slog.Logger // nil = silent
 }
