@@ -30,14 +30,19 @@
 // may be using as well:
 //
 //	-breaker DIR        the folder of breaker.File; -breaker-name when it holds several
-//	-budget FILE        the file of budget.OpenFile, with -limit UNITS as in its Config,
-//	                    -budget-name, -window, -zone, -headroom; -charge OWNER for all
+//	-budget FILE        the file of budget.OpenFile, with -limit UNITS, -budget-name, -window,
+//	                    -zone and -headroom as in its Config: with another name, window or zone
+//	                    it is another count, in which nothing is spent yet. Owners have no
+//	                    ceilings here; -charge OWNER pays for all
 //	-auth-env NAME      the variable that holds the credential, sent as
 //	                    "Authorization: Bearer"; -auth-header x-api-key sends it bare
 //	-auth-host HOST     who gets it, when the letters go to several
 //	-out DIR            where answers are written before their letter is acked,
 //	                    as ITEM-ID.json, the id cut to eight digits
 //	-rate N -max N -concurrency N -attempts N -timeout D -max-replays N -early
+//
+// An answer is written as it came. Where results have another form or another
+// place, let the program that makes them call deadletter.Replay.
 //
 // A letter that a guard refuses is as before, and the replay ends.
 //
