@@ -121,7 +121,7 @@ func (cfg Config) withDefaults() (Config, error) {
 	if !printable(cfg.Name) {
 		bad("Config.Name is %q, want printable ASCII", cfg.Name)
 	}
-	errs = append(errs, nils.Field("Config.Store", cfg.Store), nils.Field("Config.Clock", cfg.Clock))
+	errs = append(errs, nils.Field("breaker: Config.Store", cfg.Store), nils.Field("breaker: Config.Clock", cfg.Clock))
 	count("Threshold", &cfg.Threshold, 10)
 	if cfg.RepeatTrip == 0 {
 		cfg.RepeatTrip = 5

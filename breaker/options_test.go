@@ -30,7 +30,7 @@ func TestConfigIsChecked(t *testing.T) {
 		t.Fatal("nonsense was accepted")
 	}
 	for field := range strings.FieldsSeq("Name Threshold Cooldown MaxCooldown Jitter ProbeLease Ratio RatioCalls RatioWindow StoreTimeout Refresh Store Clock") {
-		if !strings.Contains(err.Error(), "Config."+field+" ") {
+		if !strings.Contains("\n"+err.Error(), "\nbreaker: Config."+field+" ") {
 			t.Errorf("the error does not name %s: %v", field, err)
 		}
 	}

@@ -38,7 +38,7 @@ type Stats struct {
 	Trips       uint64 `json:"trips"`        // from closed to open, seen or made
 	StoreErrors uint64 `json:"store_errors"` // failed operations of the store
 	Damaged     uint64 `json:"damaged"`      // damaged records set aside
-	HookPanics  uint64 `json:"hook_panics"`
+	HookPanics  uint64 `json:"hook_panics"`  // OnChange panicked or ended its goroutine
 }
 
 // counts are the counters that are kept under the lock.

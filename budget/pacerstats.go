@@ -65,7 +65,7 @@ type PacerStats struct {
 	Refused     int64   `json:"refused"`      // calls that it refused with 429
 	Holds       int64   `json:"holds"`        // times that the key was held
 	Cuts        int64   `json:"cuts"`         // times that the limit was measured
-	HookPanics  int64   `json:"hook_panics"`  // panics in OnEvent
+	HookPanics  int64   `json:"hook_panics"`  // OnEvent panicked or ended its goroutine
 
 	Waiting int     `json:"waiting"` // in the queue
 	Rate    float64 `json:"rate"`    // calls a minute; 0 when only Tokens is known

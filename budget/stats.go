@@ -37,7 +37,7 @@ type Stats struct {
 	Local        int64 `json:"local"`          // granted while the store failed
 	LocalUnits   int64 `json:"local_units"`    // their estimates
 	Unbooked     int64 `json:"unbooked_units"` // of these, what the store does not know yet
-	HookPanics   int64 `json:"hook_panics"`    // panics in OnEvent
+	HookPanics   int64 `json:"hook_panics"`    // OnEvent panicked or ended its goroutine
 }
 
 func (s *Stats) refused(reason error) {

@@ -10,17 +10,17 @@ import (
 // told by [Reader.Stats].
 type Stats struct {
 	Name       string `json:"name"`
-	Items      int64  `json:"items"`      // came to an end
-	Done       int64  `json:"done"`       // with a success
-	Dead       int64  `json:"dead"`       // as a letter in the store
-	Pending    int64  `json:"pending"`    // refused by a guard: neither done nor dead
-	Cancelled  int64  `json:"cancelled"`  // by the caller
-	Passed     int64  `json:"passed"`     // failed, but no letter by Classify
-	Lost       int64  `json:"lost"`       // failed and could not be stored
-	Resolved   int64  `json:"resolved"`   // letters acked by a later success
-	Unresolved int64  `json:"unresolved"` // letters that a later success could not ack
-	Bytes      int64  `json:"bytes"`      // payloads stored
-	HookPanics int64  `json:"hook_panics"`
+	Items      int64  `json:"items"`       // came to an end
+	Done       int64  `json:"done"`        // with a success
+	Dead       int64  `json:"dead"`        // as a letter in the store
+	Pending    int64  `json:"pending"`     // refused by a guard: neither done nor dead
+	Cancelled  int64  `json:"cancelled"`   // by the caller
+	Passed     int64  `json:"passed"`      // failed, but no letter by Classify
+	Lost       int64  `json:"lost"`        // failed and could not be stored
+	Resolved   int64  `json:"resolved"`    // letters acked by a later success
+	Unresolved int64  `json:"unresolved"`  // letters that a later success could not ack
+	Bytes      int64  `json:"bytes"`       // payloads stored
+	HookPanics int64  `json:"hook_panics"` // OnDead or OnLost panicked or ended its goroutine
 }
 
 type counters struct {

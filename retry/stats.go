@@ -27,7 +27,7 @@ type Stats struct {
 	Holds     uint64 // waits for a guard's refusal
 	Foreign   uint64 // calls that a retry of somebody else above repeats
 
-	HookPanics uint64 // panics in OnAttempt and OnWait
+	HookPanics uint64 // OnAttempt or OnWait panicked or ended its goroutine
 
 	Working int64   // items that are neither ended nor waiting
 	Waiting Waiting // items that wait
