@@ -11,6 +11,7 @@ import (
 	"github.com/benbjohnson/clock"
 
 	"github.com/nightfuse/nightfuse/breaker"
+	"github.com/nightfuse/nightfuse/retry"
 )
 
 // drain is a loop as programs have it: it works items off until the upstream is
@@ -47,5 +48,29 @@ func TestDrainStopsAndGoesOn(t *testing.T) {
 	mock.Add(time.Second)
 	if again := drain(t.Context(), up, left, func(string) error { return nil }); len(again) != 0 {
 		t.Errorf("left %v: want all done once the upstream is back", again)
+	}
+}
+
+// A retry waits on the clock as well. When OnWait is called the timer exists
+// already, so the test moves the clock from there.
+func TestRetryWaitsForTheServer(t *testing.T) {
+	t.Parallel()
+	mock := clock.NewMock()
+	again, err := retry.New(retry.Config{Clock: mock, OnWait: func(w retry.Wait) { mock.Add(w.Delay) }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	calls := 0
+	text, err := retry.Do(t.Context(), again, func(context.Context) (string, error) {
+		if calls++; calls == 1 {
+			return "", retry.After(time.Minute, errors.New("too many requests"))
+		}
+		return "Two refunds.", nil
+	})
+	if err != nil || text != "Two refunds." || calls != 2 {
+		t.Errorf("%q after %d calls: %v", text, calls, err)
+	}
+	if waited := mock.Since(time.Unix(0, 0)); waited < time.Minute {
+		t.Errorf("waited %v, the server asked for a minute", waited)
 	}
 }
