@@ -160,6 +160,12 @@ func (c *command) print(w io.Writer, st budget.Status) error {
 		}
 		_, _ = fmt.Fprintf(t, "%s\t%d\t%d\t\n", o.Name, o.Spent, limit)
 	}
-	_, _ = fmt.Fprintf(t, "until\t\t%s\t\n", st.End.Format(time.RFC3339))
-	return t.Flush()
+	if err := t.Flush(); err != nil {
+		return err
+	}
+	_, _ = fmt.Fprintf(w, "until %s, %d with the headroom\n", st.End.Format(time.RFC3339), st.Limit)
+	if st.Spent == 0 {
+		_, _ = fmt.Fprintln(w, "nothing is spent: are -name, -window and -zone as in the program's Config?")
+	}
+	return nil
 }

@@ -41,6 +41,12 @@ func TestStatusAndAdjust(t *testing.T) {
 	if code != 0 || !strings.Contains(out, "600") || !strings.Contains(out, "850") || !strings.Contains(out, "human") {
 		t.Errorf("status: %d\n%s%s", code, out, errs)
 	}
+	if strings.Contains(out, "nothing is spent") || !strings.Contains(out, "1000 with the headroom") {
+		t.Errorf("status:\n%s", out)
+	}
+	if out, _, _ := ctl("-name", "mouth", "status"); !strings.Contains(out, "nothing is spent") {
+		t.Errorf("another name looks like a month in which nothing was spent:\n%s", out)
+	}
 	out, errs, code = ctl("-json", "adjust", "nightly", "-250")
 	var st budget.Status
 	if err := json.Unmarshal([]byte(out), &st); err != nil || code != 0 {
