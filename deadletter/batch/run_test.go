@@ -356,3 +356,32 @@ func TestCallsAreThoseOfTheGuards(t *testing.T) {
 		}
 	})
 }
+
+// A probe that fails because of itself is dead at once. What may be the upstream's
+// fault costs a second try, since another item is the next probe.
+func TestProbesThatFail(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		statuses []int
+		calls    int
+	}{
+		{[]int{400, 404, 409, 410, 413, 414, 418, 422, 431, 451, 499, 501, 505}, 3},
+		{[]int{407, 408, 425, 429, 500, 502, 503, 529}, 4},
+	} {
+		for _, status := range tt.statuses {
+			synctest.Test(t, func(t *testing.T) {
+				e := newEnv(t)
+				e.cfg.Workers = 1
+				rep, _ := e.run(items(3), func(_ context.Context, it batch.Item) ([]byte, error) {
+					if it.ID == "item-000" {
+						return nil, statusError(status)
+					}
+					return []byte("fine"), nil
+				})
+				if diff := cmp.Diff(of(rep), counts{Exit: 4, Total: 3, Done: 2, Dead: 1, Calls: tt.calls}); diff != "" {
+					t.Errorf("%d (-got +want):\n%s", status, diff)
+				}
+			})
+		}
+	}
+}

@@ -223,16 +223,18 @@ func (e *badInput) Unwrap() error { return e.err }
 // NotSent is true: no call was made for it.
 func (e *badInput) NotSent() bool { return true }
 
-// ofTheItem reports whether a status is about the request itself: these are the
-// statuses that a breaker does not count either.
+// ofTheItem reports whether a status is about the request itself: those that a
+// breaker does not count and a retry takes for final, save a proxy's demand for a
+// password, which every item meets.
 func ofTheItem(status int) bool {
 	switch status {
-	case http.StatusBadRequest, http.StatusNotFound, http.StatusMethodNotAllowed, http.StatusGone,
-		http.StatusRequestEntityTooLarge, http.StatusUnsupportedMediaType, http.StatusUnprocessableEntity,
-		http.StatusNotImplemented, http.StatusHTTPVersionNotSupported:
+	case http.StatusUnauthorized, http.StatusPaymentRequired, http.StatusForbidden, http.StatusProxyAuthRequired,
+		http.StatusRequestTimeout, http.StatusTooEarly, http.StatusTooManyRequests:
+		return false
+	case http.StatusNotImplemented, http.StatusHTTPVersionNotSupported:
 		return true
 	}
-	return false
+	return status >= 400 && status <= 499
 }
 
 // ofTheKey reports whether a status refuses the key or the account: the item is
