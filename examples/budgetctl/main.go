@@ -35,7 +35,7 @@ func run(args []string, stdout, stderr io.Writer) int {
 	fs := flag.NewFlagSet("budgetctl", flag.ContinueOnError)
 	fs.SetOutput(stderr)
 	fs.StringVar(&c.file, "file", "", "the budget's `path`, as given to OpenFile")
-	fs.StringVar(&c.config.Name, "name", "", "the budget's name, if it has one")
+	fs.StringVar(&c.config.Name, "name", "", "the budget's name, as in its Config; another one is another count")
 	fs.Int64Var(&c.config.Limit, "limit", 0, "the hard cap in `units`")
 	fs.Float64Var(&c.config.Headroom, "headroom", 0, "the `share` kept back; 0 = 0.15, negative = none")
 	fs.StringVar(&c.window, "window", "daily", "`daily`, hourly or monthly")
