@@ -248,8 +248,9 @@ func (s *Store) Extend(ctx context.Context, tok deadletter.Token, d time.Duratio
 
 // Resolve is [deadletter.Claimer].
 func (s *Store) Resolve(ctx context.Context, tok deadletter.Token, o deadletter.Outcome) error {
-	if o.Verb < deadletter.Ack || o.Verb > deadletter.Revive {
-		return fmt.Errorf("deadletter/sqlstore: unknown verb %d", o.Verb)
+	// An outcome that cannot be is told before anything is looked up.
+	if _, err := deadletter.Resolve(deadletter.Record{}, deadletter.Dead, o, time.Time{}); err != nil {
+		return err
 	}
 	now, err := s.begin(ctx)
 	if err != nil {
