@@ -15,9 +15,10 @@ import (
 const resolveTimeout = 10 * time.Second
 
 // Replay sends the letters that match once more, each at most once, and acks
-// those that succeed. Only letters that failed before the start take part, so
-// one that fails again waits for the next replay. Several replays may run at
-// once, in one process or in several: a letter is sent by one of them.
+// those that succeed. Only letters that are there at the start take part, so one
+// that fails again waits for the next replay; one that is dated more than a day
+// ahead of the clock is left out. Several replays may run at once, in one process
+// or in several: a letter is sent by one of them.
 //
 // It sends the cheapest letter first and alone, until one has succeeded. It
 // stops at the first refusal of a guard: claims that were not tried or refused
@@ -40,15 +41,13 @@ func Replay(ctx context.Context, store Store, send Send, o Options) (Report, err
 	o = o.filled()
 	r := &replay{
 		store: store, send: send, o: o,
-		cutoff: norm(o.Clock.Now()), results: make(chan *flight), active: map[*flight]struct{}{},
+		began: norm(o.Clock.Now()), results: make(chan *flight), active: map[*flight]struct{}{},
 	}
+	r.cutoff = r.began
 	r.filter = o.Filter
 	r.filter.After, r.filter.Limit = Cursor{}, 0
 	if len(r.filter.States) == 0 {
 		r.filter.States = []State{Dead}
-	}
-	if r.filter.Until.IsZero() || r.filter.Until.After(r.cutoff) {
-		r.filter.Until = r.cutoff
 	}
 	if err := r.look(ctx); err != nil {
 		return r.report, err
@@ -60,8 +59,8 @@ func Replay(ctx context.Context, store Store, send Send, o Options) (Report, err
 		r.report.Remaining = r.report.Matched
 		return r.report, nil
 	}
-	if !o.Early && (r.filter.Due.IsZero() || r.filter.Due.After(r.cutoff)) {
-		r.filter.Due = r.cutoff
+	if !o.Early && (r.filter.Due.IsZero() || r.filter.Due.After(r.began)) {
+		r.filter.Due = r.began
 	}
 	r.run(ctx)
 	return r.end(ctx)
@@ -73,7 +72,8 @@ type replay struct {
 	send   Send
 	o      Options
 	filter Filter
-	cutoff time.Time
+	began  time.Time
+	cutoff time.Time // letters that failed later do not take part
 	report Report
 
 	results chan *flight
@@ -92,11 +92,33 @@ type flight struct {
 	cancel context.CancelCauseFunc
 }
 
-// look counts what matches.
+// maxAhead is how far the clocks of those who put letters may be ahead.
+const maxAhead = 24 * time.Hour
+
+// look counts what matches. A letter is there before the replay starts, whatever
+// time it bears: it may come from a host whose clock is ahead, or this clock was
+// set back. Left out it would be passed over without a word.
 func (r *replay) look(ctx context.Context) error {
 	s, err := r.store.Stats(ctx, r.filter)
 	if err != nil {
 		return err
+	}
+	ahead := false
+	for _, g := range s.Groups {
+		if g.Last.Sub(r.began) > maxAhead {
+			ahead = true
+			r.o.Logger.Warn("deadletter: letters are dated in the future and left out", "signature", g.Signature, "last", g.Last)
+		} else {
+			r.cutoff = latest(r.cutoff, g.Last)
+		}
+	}
+	if r.filter.Until.IsZero() || r.filter.Until.After(r.cutoff) {
+		r.filter.Until = r.cutoff
+	}
+	if ahead {
+		if s, err = r.store.Stats(ctx, r.filter); err != nil {
+			return err
+		}
 	}
 	r.report.Matched = s.Letters()
 	r.report.Bytes, r.report.EstTokens, r.report.Groups = s.Bytes, s.EstTokens, s.Groups
@@ -104,8 +126,8 @@ func (r *replay) look(ctx context.Context) error {
 		return nil
 	}
 	f := r.filter
-	if f.Due.IsZero() || f.Due.After(r.cutoff) {
-		f.Due = r.cutoff
+	if f.Due.IsZero() || f.Due.After(r.began) {
+		f.Due = r.began
 	}
 	due, err := r.store.Stats(ctx, f)
 	r.report.Skipped = r.report.Matched - due.Letters()
