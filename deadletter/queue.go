@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"net/http"
 	"slices"
+	"strings"
 	"time"
 	"unicode/utf8"
 
@@ -29,7 +30,7 @@ const (
 
 // Config says how a [Queue] works. Name and Store are required.
 type Config struct {
-	Name  string // of the queue, at most 200 bytes of UTF-8; one store may hold several queues
+	Name  string // of the queue, at most 200 bytes of UTF-8 without a NUL; one store may hold several queues
 	Store Store
 
 	// Classify decides about a failure: resp is set for an answer, err for
@@ -84,8 +85,8 @@ type Queue struct {
 // range.
 func New(c Config) (*Queue, error) {
 	var errs []error
-	if c.Name == "" || len(c.Name) > 200 || !utf8.ValidString(c.Name) {
-		errs = append(errs, fmt.Errorf("deadletter: Name %q is not 1 to 200 bytes of UTF-8", c.Name))
+	if c.Name == "" || len(c.Name) > 200 || !utf8.ValidString(c.Name) || strings.IndexByte(c.Name, 0) >= 0 {
+		errs = append(errs, fmt.Errorf("deadletter: Name %q is not 1 to 200 bytes of UTF-8 without a NUL", c.Name))
 	}
 	if nils.In(c.Store) {
 		errs = append(errs, errors.New("deadletter: Store is missing: use OpenJournal, or NewMemory when letters may end with the process"))

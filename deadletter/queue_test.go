@@ -320,6 +320,18 @@ func TestNilPointersAreTold(t *testing.T) {
 	}
 }
 
+// A NUL stands between queue and item in a letter's id. Within a name it would
+// make one letter of two queues' items, and the later would replace the earlier.
+func TestQueueNameWithNUL(t *testing.T) {
+	t.Parallel()
+	if a, b := deadletter.ID("a\x00b", "c"), deadletter.ID("a", "b\x00c"); a != b {
+		t.Errorf("ids %s and %s differ: then such a name may be allowed", a, b)
+	}
+	if _, err := deadletter.New(deadletter.Config{Name: "a\x00b", Store: deadletter.NewMemory()}); err == nil || !strings.Contains(err.Error(), "NUL") {
+		t.Errorf("a queue with a NUL in its name: %v", err)
+	}
+}
+
 func TestTransportAroundNothing(t *testing.T) {
 	t.Parallel()
 	rt := deadletter.NewTransport(nil, nil)
