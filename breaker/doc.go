@@ -63,7 +63,8 @@
 //     record that lies more than MaxCooldown behind its end starts again at the
 //     base.
 //   - A probe that never ends (a panic elsewhere, a killed process) is covered
-//     by its lease. Goexit in Do or under the transport is ignored, a panic is a
+//     by its lease: 15 minutes by default, in which a program that is started
+//     again is refused, unless somebody calls Reset. Goexit in Do or under the transport is ignored, a panic is a
 //     failure and goes on.
 //   - Wait and Await wake everybody when the state changes. Whoever comes first
 //     is the probe.
