@@ -34,7 +34,11 @@ func (s *Store) Get(ctx context.Context, id string) (deadletter.Record, error) {
 			return r, nil
 		}
 		// The payload may have been replaced since the letter was read.
-		if newer, ferr := s.find(ctx, id); ferr != nil || newer != nil && newer.payload == l.payload {
+		newer, ferr := s.find(ctx, id)
+		if ferr != nil {
+			err = ferr // nobody knows, so it is not called damaged
+		}
+		if ferr != nil || newer != nil && newer.payload == l.payload {
 			return deadletter.Record{}, s.fail(ctx, "get", err)
 		}
 	}
