@@ -47,6 +47,7 @@
 //	it comes back late                 ErrClaimLost, by a number that grows with every claim
 //	a client stops between statements  it holds no lock: no statement needs another in its transaction
 //	a deadlock, a lost serialization   tried again: 40P01, 40001, 1213, 1020 and SQLite's busy, for 10 s at most
+//	too many connections               the same: 53300, 1040, 1203; better is to bound the pool by SetMaxOpenConns
 //	a reply is lost                    the letter is read again; it tells whether the change was done
 //	a call ends before it knows        the error says "perhaps done"
 //	the server hangs                   the call ends soon after its context, if the driver heeds contexts

@@ -5,8 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"net"
 	"reflect"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/nightfuse/nightfuse/deadletter"
@@ -32,6 +34,8 @@ func faultOf(err error) fault {
 		switch code := pg.SQLState(); code {
 		case "40001", "40P01": // lost to a concurrent transaction, a deadlock
 			return again
+		case "53300", "57P03": // too many connections, the server is starting
+			return again
 		case "42P01":
 			return noTable
 		case "57014": // cancelled, by whom is seen elsewhere
@@ -43,6 +47,9 @@ func faultOf(err error) fault {
 			return refused
 		}
 	}
+	if dial := (*net.OpError)(nil); errors.As(err, &dial) && dial.Op == "dial" && errors.Is(dial, syscall.EAGAIN) {
+		return again // the queue of the server's socket is full
+	}
 	var lite interface{ Code() int }
 	if errors.As(err, &lite) {
 		return faultOfSQLite(lite.Code(), err)
@@ -51,6 +58,8 @@ func faultOf(err error) fault {
 		if n, ok := number(e, "Number"); ok {
 			switch n {
 			case 1213, 1020: // a deadlock, a row changed since it was read
+				return again
+			case 1040, 1203: // too many connections
 				return again
 			case 1146:
 				return noTable

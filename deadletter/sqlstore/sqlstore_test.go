@@ -6,8 +6,11 @@ import (
 	"database/sql/driver"
 	"errors"
 	"io"
+	"net"
+	"os"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -102,6 +105,11 @@ func TestErrorsOfDrivers(t *testing.T) {
 		{"disk full", &pgError{"53100"}, sqlstore.PostgreSQL, 1, "put: postgres says 53100"},
 		{"no table", &pgError{"42P01"}, sqlstore.PostgreSQL, 1, "create deadletter, deadletter_payload and deadletter_claim"},
 		{"shutdown", &pgError{"57P01"}, sqlstore.PostgreSQL, 3, ""},
+		{"too many connections", &pgError{"53300"}, sqlstore.PostgreSQL, 3, ""},
+		{"starting", &pgError{"57P03"}, sqlstore.PostgreSQL, 3, ""},
+		{"full socket", &net.OpError{Op: "dial", Err: os.NewSyscallError("connect", syscall.EAGAIN)}, sqlstore.MySQL, 3, ""},
+		{"MySQL too many connections", &mysqlError{1040}, sqlstore.MySQL, 3, ""},
+		{"MySQL too many of a user", &mysqlError{1203}, sqlstore.MySQL, 3, ""},
 		{"MySQL deadlock", &mysqlError{1213}, sqlstore.MySQL, 3, ""},
 		{"MySQL snapshot", &mysqlError{1020}, sqlstore.MySQL, 3, ""},
 		{"MySQL packet", &mysqlError{1153}, sqlstore.MySQL, 1, "put: mysql says no"},
