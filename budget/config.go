@@ -7,6 +7,7 @@ import (
 	"math"
 	"math/big"
 	"net/http"
+	"net/url"
 	"strconv"
 	"strings"
 	"time"
@@ -161,6 +162,14 @@ func escape(s string) string {
 		}
 	}
 	return sb.String()
+}
+
+// unescape is escape's other way. What escape has not made stays as it is.
+func unescape(s string) string {
+	if text, err := url.PathUnescape(s); err == nil {
+		return text
+	}
+	return s
 }
 
 // softCap is floor(limit*(1-headroom)), of the decimal number that headroom

@@ -123,6 +123,26 @@ func (f *File) Load(ctx context.Context, keys []string) ([]int64, error) {
 	return values, nil
 }
 
+// Names returns the names of the budgets that have a counter in the file, sorted:
+// a mistyped Config.Name would begin a count of its own. It takes no lock.
+func (f *File) Names(ctx context.Context) ([]string, error) {
+	data, _, err := f.slots.Read(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("budget: %w", err)
+	}
+	t, err := parseTable(data)
+	if err != nil {
+		return nil, fmt.Errorf("budget: %s: %w", f.path, err)
+	}
+	var names []string
+	for key := range t.counters {
+		name, _ := cutKey(key)
+		names = append(names, unescape(name))
+	}
+	slices.Sort(names)
+	return slices.Compact(names), nil
+}
+
 // table is the file's content.
 type table struct {
 	counters map[string]int64

@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/nightfuse/nightfuse/budget"
 	"github.com/nightfuse/nightfuse/budget/budgettest"
 	"github.com/nightfuse/nightfuse/internal/call"
@@ -24,6 +26,27 @@ func openFile(t testing.TB, path string) *budget.File {
 	}
 	t.Cleanup(func() { _ = f.Close() })
 	return f
+}
+
+func TestFileNames(t *testing.T) {
+	t.Parallel()
+	f, err := budget.OpenFile(filepath.Join(t.TempDir(), "spend"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"night", "a day|50 % off", "night"} {
+		b := mustNew(t, budget.Config{Name: name, Limit: 1000, Store: f, Owners: []budget.Owner{{Name: "x"}, {Name: "y"}}})
+		if _, err := b.Reserve(t.Context(), "x", 10); err != nil {
+			t.Fatal(err)
+		}
+	}
+	names, err := f.Names(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if d := cmp.Diff(names, []string{"a day|50 % off", "night"}); d != "" {
+		t.Errorf("names (-got +want):\n%s", d)
+	}
 }
 
 func TestStoresConform(t *testing.T) {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -137,6 +138,18 @@ func (c *guardOptions) openBudget(g *guards, owners []string) (*budget.Budget, e
 		return nil, err
 	}
 	cfg.Store = g.ledger
+	names, err := g.ledger.Names(context.Background())
+	if err != nil {
+		return nil, err
+	}
+	switch {
+	case cfg.Name == "" && len(names) == 1:
+		cfg.Name = names[0]
+	case cfg.Name == "", len(names) > 0 && !slices.Contains(names, cfg.Name):
+		// A count of its own would begin, and with it another whole cap.
+		return nil, fmt.Errorf("%s holds the counts of %s, say with -budget-name which to book in: %s",
+			c.budget, show.Count(len(names), "budget"), strings.Join(names, " "))
+	}
 	return budget.New(cfg)
 }
 

@@ -30,10 +30,11 @@
 // may be using as well:
 //
 //	-breaker DIR        the folder of breaker.File; -breaker-name when it holds several
-//	-budget FILE        the file of budget.OpenFile, with -limit UNITS, -budget-name, -window,
-//	                    -zone and -headroom as in its Config: with another name, window or zone
-//	                    it is another count, in which nothing is spent yet. Owners have no
-//	                    ceilings here; -charge OWNER pays for all
+//	-budget FILE        the file of budget.OpenFile, with -limit UNITS, -window, -zone and
+//	                    -headroom as in its Config: with another window or zone it is another
+//	                    count, in which nothing is spent yet; -budget-name when it has the
+//	                    counts of several. Owners have no ceilings here; -charge OWNER pays
+//	                    for all
 //	-auth-env NAME      the variable that holds the credential, sent as
 //	                    "Authorization: Bearer"; -auth-header x-api-key sends it bare
 //	-auth-host HOST     who gets it, when the letters go to several

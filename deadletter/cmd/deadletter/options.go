@@ -193,7 +193,7 @@ func (o *options) replayFlags(fs *flag.FlagSet) {
 	fs.StringVar(&g.breaker, "breaker", "", "`directory` of the breaker's state, as given to breaker.File")
 	fs.StringVar(&g.breakerName, "breaker-name", "", "the breaker's `name`, when there are several")
 	fs.StringVar(&g.budget, "budget", "", "`file` of the budget, as given to budget.OpenFile")
-	fs.StringVar(&g.budgetName, "budget-name", "", "the budget's `name`, as in its Config; another one is another count")
+	fs.StringVar(&g.budgetName, "budget-name", "", "the budget's `name`, as in its Config, where the file has the counts of several")
 	fs.Int64Var(&g.limit, "limit", 0, "the budget's hard cap in `units`, as in its Config")
 	fs.Float64Var(&g.headroom, "headroom", 0, "the `share` of the cap kept back; not said = 0.15")
 	fs.StringVar(&g.window, "window", "daily", "the budget's window: minutely, hourly, `daily` or monthly")

@@ -238,7 +238,36 @@ func TestReplayWithinTheBudget(t *testing.T) {
 	if text := fmt.Sprint(s); !strings.Contains(text, "906") {
 		t.Errorf("spent %s, want 850 and 7 times 8", text)
 	}
-	cli(t, "replay", dir, "-yes", "-budget", ledger, "-limit", "100000").want(t, 0, "3 acked")
+	// Another name would be another count, with the whole cap before it.
+	replay := []string{"replay", dir, "-yes", "-budget", ledger, "-limit", "100000"}
+	cli(t, append(replay, "-budget-name", "dya")...).want(t, 1, "1 budget,", "-budget-name", "budget")
+	cli(t, replay...).want(t, 0, "3 acked")
+}
+
+// A file with the counts of several budgets, or of none, does not say where to
+// book.
+func TestReplayAsksForTheBudgetsName(t *testing.T) {
+	t.Parallel()
+	u := newUpstream(t, ok)
+	dir := fill(t, u.request("a"))
+	ledger := filepath.Join(t.TempDir(), "spend")
+	f, err := budget.OpenFile(ledger)
+	if err != nil {
+		t.Fatal(err)
+	}
+	replay := []string{"replay", dir, "-yes", "-budget", ledger, "-limit", "1000"}
+	cli(t, replay...).want(t, 1, "0 budgets", "-budget-name")
+	for _, name := range []string{"day", "caf\u00e9"} {
+		b, err := budget.New(budget.Config{Name: name, Limit: 1000, Store: f})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := b.Adjust(t.Context(), "", 10); err != nil {
+			t.Fatal(err)
+		}
+	}
+	cli(t, replay...).want(t, 1, "2 budgets", "caf\u00e9 day")
+	cli(t, append(replay, "-budget-name", "caf\u00e9")...).want(t, 0, "1 acked")
 }
 
 // A letter must not choose who gets the credential.
