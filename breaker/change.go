@@ -75,7 +75,11 @@ func (b *Breaker) logChange(c Change) {
 	if c.Signature != "" {
 		args = append(args, "signature", string(c.Signature))
 	}
-	if !c.Until.IsZero() {
+	switch {
+	case c.Until.IsZero():
+	case c.To == HalfOpen:
+		args = append(args, "lease_until", c.Until) // calls go on as soon as the probe succeeds
+	default:
 		args = append(args, "until", c.Until)
 	}
 	if c.Remote {

@@ -197,6 +197,26 @@ func TestTripWhileTheStoreHangs(t *testing.T) {
 	})
 }
 
+// Why: the end of a probe's lease read like the end of another opening.
+func TestLogOfAProbe(t *testing.T) {
+	t.Parallel()
+	clk := newClock()
+	var log bytes.Buffer
+	cfg := plain(clk)
+	cfg.Logger = slog.New(slog.NewTextHandler(&log, nil))
+	b := newBreaker(t, cfg)
+	if err := b.Trip(t.Context(), "by hand"); err != nil {
+		t.Fatal(err)
+	}
+	opened := log.String()
+	log.Reset()
+	clk.Add(time.Hour)
+	allow(t, b)
+	if !strings.Contains(opened, " until=") || strings.Contains(log.String(), " until=") || !strings.Contains(log.String(), " lease_until=") {
+		t.Errorf("open: %sprobe: %s", opened, &log)
+	}
+}
+
 // After a failure the store is left alone for 1 s, doubling to 30 s, and then
 // learns what happened.
 func TestStoreComesBack(t *testing.T) {

@@ -55,7 +55,7 @@ type Report struct {
 	EstTokens int64   `json:"est_tokens"` // of the matched
 	Groups    []Group `json:"groups"`     // the matched by signature
 
-	Sent        int `json:"sent"`
+	Sent        int `json:"sent"`        // given to the send function; a guard inside may have refused
 	Acked       int `json:"acked"`       // succeeded
 	Returned    int `json:"returned"`    // failed again, dead as before
 	Quarantined int `json:"quarantined"` // failed once too often, or claimed too often

@@ -113,7 +113,7 @@ func replay(ctx context.Context, o *options, out, errs io.Writer) (int, error) {
 		}
 		return code, printJSON(out, outcome{Report: rep, Hosts: who.hosts, Exit: code, Error: text})
 	}
-	fmt.Fprintf(out, "sent %d of %s: %d acked, %d returned, %d quarantined, %d released, %d lost claims; %d not tried\n",
+	fmt.Fprintf(out, "tried %d of %s: %d acked, %d returned, %d quarantined, %d released, %d lost claims; %d not tried\n",
 		rep.Sent, show.Count(rep.Matched, "letter"), rep.Acked, rep.Returned, rep.Quarantined, rep.Released, rep.Lost, rep.Remaining)
 	if err != nil {
 		complain(errs, err)

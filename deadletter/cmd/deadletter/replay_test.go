@@ -127,8 +127,8 @@ func TestReplay(t *testing.T) {
 		t.Errorf("sent the credentials %v", got)
 	}
 	cli(t, "ls", dir).want(t, 0, "quarantined")
-	cli(t, "replay", dir, "-yes").want(t, 0, "sent 0 of 0")
-	cli(t, "replay", dir, "-yes", "-state", "quarantined").want(t, 4, "sent 1 of 1")
+	cli(t, "replay", dir, "-yes").want(t, 0, "tried 0 of 0")
+	cli(t, "replay", dir, "-yes", "-state", "quarantined").want(t, 4, "tried 1 of 1")
 	if n := u.total(); n != 6 {
 		t.Errorf("%d calls, want 6", n)
 	}
@@ -144,9 +144,9 @@ func TestReplayIsPartial(t *testing.T) {
 	later := u.request("later")
 	later.RetryAfter = time.Now().Add(time.Hour)
 	dir := fill(t, u.request("a"), u.request("b"), u.request("c"), later)
-	cli(t, "replay", dir, "-yes", "-max", "2", "-rate", "1000").want(t, 4, "sent 2 of 4", "2 not tried")
-	cli(t, "replay", dir, "-yes").want(t, 4, "sent 1 of 2", "1 not tried", "waiting")
-	cli(t, "replay", dir, "-yes", "-early").want(t, 0, "sent 1 of 1")
+	cli(t, "replay", dir, "-yes", "-max", "2", "-rate", "1000").want(t, 4, "tried 2 of 4", "2 not tried")
+	cli(t, "replay", dir, "-yes").want(t, 4, "tried 1 of 2", "1 not tried", "waiting")
+	cli(t, "replay", dir, "-yes", "-early").want(t, 0, "tried 1 of 1")
 	cli(t, "replay", dir, "-yes").want(t, 0)
 	if n := u.total(); n != 4 {
 		t.Errorf("%d calls, want 4", n)
