@@ -181,6 +181,14 @@ func TestEmptyAnswers(t *testing.T) {
 		}
 		equal(t, tc.name+": done", r.Stats().Done, 0)
 	}
+	// What a proxy sends whose upstream is gone.
+	for _, kind := range []string{"", "Content-Type: text/plain", "Content-Type: audio/mpeg", "Content-Type: application/json\nContent-Encoding: gzip"} {
+		sc := newScript(step{status: 200, header: kind})
+		resp, err := retry.NewTransport(nil, mustNew(t, noWait(retry.Config{}))).RoundTrip(post(t, serve(t, sc).URL, "{}"))
+		if resp != nil || !errors.Is(err, retry.ErrBody) || sc.calls() != 2 {
+			t.Errorf("nothing at all, %q: %v, %v after %d calls", kind, resp, err, sc.calls())
+		}
+	}
 	// Two of three are recovered by the second try.
 	sc := newScript(step{status: 200, body: `{"choices":[]}`}, good)
 	resp, err := retry.NewTransport(sc, mustNew(t, noWait(retry.Config{}))).RoundTrip(post(t, "http://upstream/", "{}"))

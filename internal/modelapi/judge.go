@@ -97,10 +97,10 @@ func (v *View) judgeAnswer(d *Verdict, whole bool) {
 		return
 	}
 	switch {
-	case v.unreadable:
-		d.Class = Unjudged
 	case v.end == endEOF && v.blank():
 		d.Class = Empty
+	case v.unreadable:
+		d.Class = Unjudged
 	case whole || v.end == endEOF || v.end == endTerminal:
 		d.Class = OK
 		if f.chat && !f.pending {
@@ -125,8 +125,13 @@ func (v *View) short(whole bool) bool {
 	return r.scan.open()
 }
 
-// blank reports whether a body that should hold an answer holds nothing.
+// blank reports whether a body that should hold an answer holds nothing. No model
+// API answers a POST with 200 and white space, whatever it calls it; a proxy
+// whose upstream is gone does.
 func (v *View) blank() bool {
+	if v.posted && v.status == http.StatusOK && (v.total == 0 || v.mode == undecided) {
+		return true
+	}
 	return v.answers && (v.mode == undecided || v.read.scan.docs == 0 && v.mode == events && !v.read.sse.plain)
 }
 
