@@ -93,15 +93,22 @@ func TestKilledRun(t *testing.T) {
 		calls = map[string]int{}
 		kill  = make(chan struct{}, 1)
 		left  int // calls until the next kill
+		last  bool
 	)
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		id := strings.TrimPrefix(r.URL.Path, "/")
 		mu.Lock()
 		calls[id]++
-		if left--; left == 0 {
+		if left--; left == 0 && !last {
 			kill <- struct{}{}
 		}
+		// A quick run has only so much to do until the kill comes.
+		hold := !last && left < -killItems/(4*(kills+1))
 		mu.Unlock()
+		if hold {
+			<-r.Context().Done()
+			return
+		}
 		if strings.HasSuffix(id, "7") {
 			w.WriteHeader(http.StatusUnprocessableEntity)
 			return
@@ -169,7 +176,7 @@ func TestKilledRun(t *testing.T) {
 	for k := range kills {
 		mu.Lock()
 		// So few calls a run that the kills are spread over all the items.
-		left = 1 + rng.IntN(killItems/(kills+1))
+		left = 1 + rng.IntN(killItems/(2*(kills+1)))
 		mu.Unlock()
 		cmd, out, ended := run()
 		select {
@@ -194,7 +201,7 @@ func TestKilledRun(t *testing.T) {
 		check()
 	}
 	mu.Lock()
-	left = 0
+	last = true
 	mu.Unlock()
 	cmd, out, ended := run()
 	<-ended
@@ -205,14 +212,14 @@ func TestKilledRun(t *testing.T) {
 	if len(finished) != killItems || killed != kills {
 		t.Errorf("%d items have a result or a letter, want %d; %d kills, want %d", len(finished), killItems, killed, kills)
 	}
-	last := ""
+	line := ""
 	for s := bufio.NewScanner(strings.NewReader(out.String())); s.Scan(); {
 		if strings.HasPrefix(s.Text(), "state=") {
-			last = s.Text()
+			line = s.Text()
 		}
 	}
-	if !strings.HasPrefix(last, "state=finished") {
-		t.Errorf("last line %q", last)
+	if !strings.HasPrefix(line, "state=finished") {
+		t.Errorf("last line %q", line)
 	}
 	mu.Lock()
 	defer mu.Unlock()
