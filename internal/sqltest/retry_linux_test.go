@@ -101,7 +101,7 @@ func TestDeadlock(t *testing.T) {
 				select {
 				case err := <-purged:
 					t.Fatalf("the purge did not wait: %v", err)
-				case <-time.After(time.Millisecond):
+				case <-time.After(150 * time.Millisecond): // innodb_trx shows the old state to whoever looks within 100 ms again
 				}
 			}
 			for _, statement := range []string{"UPDATE TABLE SET status = 7 WHERE id = '0'", "COMMIT"} {
