@@ -165,8 +165,11 @@ func nights(t *testing.T, n night, judge func(t *testing.T, m morning)) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		m := n.run(t)
-		if m.budgeted != m.Tokens {
-			t.Errorf("the budget was charged %d, the upstream billed %d", m.budgeted, m.Tokens)
+		// The night's end cuts off what is in flight, which may be billed: its
+		// estimate stays charged.
+		const estimate = 50
+		if over, cut := m.budgeted-m.Tokens, int64(m.Status[0]); over < 0 || over > cut*estimate {
+			t.Errorf("the budget was charged %d, the upstream billed %d, with %d calls cut off", m.budgeted, m.Tokens, cut)
 		}
 		if m.OpenBodies != 0 || m.InFlight != 0 || m.open != 0 {
 			t.Errorf("left behind: %d open bodies, %d calls in flight, %d reservations", m.OpenBodies, m.InFlight, m.open)
