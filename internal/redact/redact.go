@@ -7,6 +7,7 @@ package redact
 
 import (
 	"errors"
+	"fmt"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -26,7 +27,7 @@ func URL(u *url.URL) string {
 	}
 	c := *u
 	c.User = nil
-	c.RawQuery = query(c.RawQuery)
+	c.RawQuery = query(valid(c.RawQuery))
 	if c.Fragment != "" {
 		c.RawFragment = query(c.EscapedFragment())
 		if plain, err := url.PathUnescape(c.RawFragment); err == nil {
@@ -34,6 +35,21 @@ func URL(u *url.URL) string {
 		}
 	}
 	return Text(c.String())
+}
+
+// valid escapes what url.Parse lets stand in a query and no URL has: it would end
+// a value, and be escaped by whoever reads the result as a path.
+func valid(raw string) string {
+	const bad = " \"<>\\^`{|}"
+	var out strings.Builder
+	for i := range len(raw) {
+		if c := raw[i]; c < ' ' || c >= 0x7f || strings.IndexByte(bad, c) >= 0 {
+			fmt.Fprintf(&out, "%%%02X", c)
+		} else {
+			out.WriteByte(c)
+		}
+	}
+	return out.String()
 }
 
 // query replaces the values of secret parameters and leaves order and spelling

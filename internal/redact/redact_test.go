@@ -233,6 +233,8 @@ func FuzzURL(f *testing.F) {
 	f.Add("https://u:p@h/p?key=v&x=y#token=z")
 	f.Add("https://h/?KEY=topsecret")
 	f.Add("//?sig=a;b&&=&")
+	f.Add("keY=?00000A000000000 ")
+	f.Add("keY=?0000\"A000{000000")
 	f.Fuzz(func(t *testing.T, s string) {
 		u, err := url.Parse(s)
 		if err != nil {
