@@ -36,8 +36,9 @@ type program struct {
 
 // open builds the guards over the state in dir, which outlives the process.
 func open(dir, url string) (*program, error) {
-	spent, err1 := budget.OpenFile(filepath.Join(dir, "spent"))
-	states, err2 := breaker.File(filepath.Join(dir, "breaker"))
+	// The breaker first: it makes its folder, which the spend's has to be in.
+	states, err1 := breaker.File(filepath.Join(dir, "breaker"))
+	spent, err2 := budget.OpenFile(filepath.Join(dir, "spent"))
 	journal, err3 := deadletter.OpenJournal(filepath.Join(dir, "letters"))
 	if err := errors.Join(err1, err2, err3); err != nil {
 		return nil, err

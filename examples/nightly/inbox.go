@@ -2,8 +2,6 @@ package main
 
 import (
 	"cmp"
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -26,7 +24,6 @@ import (
 // An item is one file of the inbox.
 type item struct {
 	File   string // its name in the inbox, which is the item's id
-	SHA256 string // of the file's bytes: a result made from other bytes is not this item's
 	Bytes  []byte
 	Symbol string // what the text documents
 	Text   string // what is to be summarised
@@ -95,8 +92,7 @@ func readItem(dir, name string) item {
 }
 
 func parseItem(name string, b []byte) item {
-	sum := sha256.Sum256(b)
-	it := item{File: name, SHA256: hex.EncodeToString(sum[:]), Bytes: b}
+	it := item{File: name, Bytes: b}
 	var f inboxFile
 	switch err := json.Unmarshal(b, &f); {
 	case err != nil:

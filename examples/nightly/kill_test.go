@@ -3,6 +3,8 @@ package main
 import (
 	"bytes"
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"math/rand/v2"
 	"net/http"
@@ -164,7 +166,8 @@ func checkKilled(t *testing.T, up *watched, dir string, inbox []item, finished m
 		prompt := it.Symbol + "\n\n" + it.Text
 		calls := stats.Prompt(prompt).Calls
 		r, ok, err := res.Load(t.Context(), it.File)
-		ok = ok && r.InputHash == it.SHA256 && checkResult(checkSummary)(batch.Item{}, r.Data) == nil
+		sum := sha256.Sum256(it.Bytes)
+		ok = ok && r.InputHash == hex.EncodeToString(sum[:]) && checkResult(checkSummary)(batch.Item{}, r.Data) == nil
 		if err != nil {
 			t.Fatal(err)
 		}

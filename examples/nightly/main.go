@@ -89,11 +89,11 @@ func (p *program) run(ctx context.Context) int {
 	if err != nil {
 		fmt.Fprintln(p.stderr, "nightly:", err)
 	}
-	switch {
-	case rep == nil:
+	if rep == nil {
 		return exitUsage
-	case err != nil && rep.Exit < exitLost:
-		rep.Exit, rep.State, rep.Complete = exitLost, "failed: not everything could be kept", false
+	}
+	if err != nil {
+		rep.fail()
 	}
 	rep.print(p.stdout)
 	return rep.Exit
@@ -119,6 +119,19 @@ func (p *program) night(ctx context.Context, o *options) (_ *report, err error) 
 	}
 	defer func() { err = errors.Join(err, lock.Close()) }()
 
+	rep, err := p.locked(ctx, o)
+	if rep == nil {
+		return nil, err
+	}
+	if err != nil {
+		rep.fail()
+	}
+	return rep, errors.Join(err, rep.write(o.reportPath()))
+}
+
+// locked is the night in a folder that is its own. When it returns everything is
+// closed, so the report can tell what could not be kept.
+func (p *program) locked(ctx context.Context, o *options) (rep *report, err error) {
 	inbox := filepath.Join(o.dir, "inbox")
 	if _, err := os.Stat(inbox); errors.Is(err, os.ErrNotExist) && o.demo() {
 		if err := writeInbox(inbox, o.n); err != nil {
@@ -144,20 +157,15 @@ func (p *program) night(ctx context.Context, o *options) (_ *report, err error) 
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, stop()) }()
-	var rep *report
 	if o.naive {
 		begin := p.clk.Now()
 		m.client = &http.Client{Transport: p.base}
 		if rep, err = naive(ctx, p.clk, m, filepath.Join(o.dir, "naive"), items, o.workers); rep != nil {
 			rep.finish(begin, p.clk.Now())
 		}
-	} else {
-		rep, err = p.guarded(ctx, o, m, items)
+		return rep, err
 	}
-	if rep == nil {
-		return nil, err
-	}
-	return rep, errors.Join(err, rep.write(o.reportPath()))
+	return p.guarded(ctx, o, m, items)
 }
 
 // startFake points m at the demo's upstream. Where a test has put a transport

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"net/http"
 	"os"
@@ -296,3 +297,22 @@ func TestCheckSummary(t *testing.T) {
 		}
 	}
 }
+
+// What fails when the state is closed is in the report's exit, too: it is
+// written last.
+func TestFailedClose(t *testing.T) {
+	t.Parallel()
+	st := memoryState()
+	st.files = append(st.files, closer(func() error { return errors.New("the disk is gone") }))
+	o := runProgram(t, &program{base: upstream(t, "ok"), state: st}, nightDir(t, 20))
+	if r := o.report; o.exit != exitLost || r.Exit != exitLost || r.Complete || r.Done != 20 {
+		t.Errorf("exit %d, the report says %d, complete %v\n%s", o.exit, r.Exit, r.Complete, o.stderr)
+	}
+	if !strings.Contains(o.stderr, "the disk is gone") {
+		t.Errorf("the reason is not told: %q", o.stderr)
+	}
+}
+
+type closer func() error
+
+func (c closer) Close() error { return c() }

@@ -51,6 +51,14 @@ func (r *report) finish(begin, end time.Time) {
 	}
 }
 
+// fail says that something could not be kept, unless the report already says
+// that or worse.
+func (r *report) fail() {
+	if r.Exit < exitLost {
+		r.Exit, r.State, r.Complete = exitLost, "failed: not everything could be kept", false
+	}
+}
+
 func (r *report) write(path string) error {
 	b, err := json.MarshalIndent(r, "", "  ")
 	if err != nil {
