@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/nightfuse/nightfuse/internal/call"
+	"github.com/nightfuse/nightfuse/internal/nils"
 )
 
 // Do calls fn if the breaker lets it, and judges its error as Done does with
@@ -33,7 +34,7 @@ func (b *Breaker) Do(ctx context.Context, fn func(context.Context) error) error 
 	box.Item.Pass()
 	returned := false
 	defer p.settleUnwound(&returned)
-	err = fn(box)
+	err = nils.Error(fn(box))
 	r := b.classified(ctx, err)
 	returned = true
 	p.Done(r)

@@ -7,6 +7,7 @@ import (
 
 	"github.com/nightfuse/nightfuse/internal/call"
 	"github.com/nightfuse/nightfuse/internal/modelapi"
+	"github.com/nightfuse/nightfuse/internal/nils"
 )
 
 // maxHold bounds how far one hint holds the whole key.
@@ -164,7 +165,7 @@ func (p *Pacer) Do(ctx context.Context, fn func(context.Context) error) error {
 		return refused(box, err)
 	}
 	box.Item.Pass()
-	err = fn(box)
+	err = nils.Error(fn(box))
 	if used, told := box.Used.Sum(); told {
 		p.Settle(s, used)
 		if outer != nil && outer.Used != nil {

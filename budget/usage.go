@@ -7,6 +7,7 @@ import (
 	"github.com/nightfuse/nightfuse/internal/call"
 	"github.com/nightfuse/nightfuse/internal/modelapi"
 	"github.com/nightfuse/nightfuse/internal/neterr"
+	"github.com/nightfuse/nightfuse/internal/nils"
 )
 
 // Usage counts the tokens of one call. Input is everything read, cached tokens
@@ -130,7 +131,7 @@ func (b *Budget) Do(ctx context.Context, fn func(context.Context) error) error {
 	box.Item.Pass()
 	passed := box.Item.Passed()
 	defer r.keep() // a panic or Goexit in fn
-	err = fn(box)
+	err = nils.Error(fn(box))
 	actual := r.units
 	used, told := box.Used.Sum()
 	switch {

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/nightfuse/nightfuse/internal/call"
+	"github.com/nightfuse/nightfuse/internal/nils"
 )
 
 // loop is one item on its way through the attempts. It belongs to one
@@ -200,6 +201,7 @@ func (l *loop) done(calls uint64) {
 // fail takes the error of a function's attempt, waits, and returns nil for
 // another attempt or the item's end.
 func (l *loop) fail(err error) error {
+	err = nils.Error(err)
 	now := l.r.clock.Now()
 	n, e := l.next(l.met(err, now), now)
 	if e != nil {

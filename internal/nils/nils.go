@@ -28,3 +28,16 @@ func Field(name string, v any) error {
 	}
 	return fmt.Errorf("%s is a nil %T: leave it out for the default", name, v)
 }
+
+// Error returns err as a function handed it over. A nil pointer in it is an
+// error, since the function says so, but its methods would panic: it becomes an
+// error that says what was returned.
+func Error(err error) error {
+	if err == nil {
+		return nil
+	}
+	if r := reflect.ValueOf(err); r.Kind() == reflect.Pointer && r.IsNil() {
+		return fmt.Errorf("a nil %T was returned as an error", err)
+	}
+	return err
+}

@@ -41,3 +41,23 @@ func TestField(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+type failure struct{ text string }
+
+func (f *failure) Error() string { return f.text }
+
+func TestError(t *testing.T) {
+	t.Parallel()
+	if err := nils.Error(nil); err != nil {
+		t.Error(err)
+	}
+	for _, err := range []error{io.EOF, &failure{"it failed"}} {
+		if got := nils.Error(err); got != err {
+			t.Errorf("%v became %v", err, got)
+		}
+	}
+	var none *failure
+	if err := nils.Error(none); err == nil || err.Error() != "a nil *nils_test.failure was returned as an error" {
+		t.Error(err)
+	}
+}
