@@ -127,3 +127,46 @@ func TestStuckItemsAreTold(t *testing.T) {
 		}
 	})
 }
+
+// What is done between them ends a row of failures.
+func TestSignatureInARow(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		row  int // failures between two items that are done
+		want map[batch.AlertKind]int
+	}{{3, map[batch.AlertKind]int{}}, {4, map[batch.AlertKind]int{batch.Repeating: 1}}} {
+		synctest.Test(t, func(t *testing.T) {
+			e := newEnv(t)
+			e.cfg.Workers = 1
+			got, _ := raised(t, e, 19, func(context.Context, batch.Item) ([]byte, error) {
+				if (len(e.calls)-1)%(c.row+1) == 0 {
+					return []byte("fine"), nil
+				}
+				return nil, statusError(500)
+			})
+			if diff := cmp.Diff(got, c.want); diff != "" {
+				t.Errorf("%d in a row (-got +want):\n%s", c.row, diff)
+			}
+		})
+	}
+}
+
+// A night with an alert a second must not end with a report that fills the disk;
+// the hook gets them all.
+func TestAlertsAreBounded(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		e := newEnv(t)
+		var trips int64
+		hooked := 0
+		e.cfg.Gauges = func() batch.Gauges { trips++; return batch.Gauges{Trips: trips} }
+		e.cfg.OnAlert = func(batch.Alert) { hooked++ }
+		rep, _ := e.run(items(1), func(context.Context, batch.Item) ([]byte, error) {
+			time.Sleep(150 * time.Second)
+			return []byte("fine"), nil
+		})
+		if len(rep.Alerts) != 100 || hooked < 150 {
+			t.Errorf("%d alerts in the report, %d hooked", len(rep.Alerts), hooked)
+		}
+	})
+}

@@ -2,9 +2,11 @@ package batch
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -100,5 +102,28 @@ func TestFailingDisk(t *testing.T) {
 		if r, ok, err := f.Load(t.Context(), "a"); string(r.Data) != "old" || !ok || err != nil {
 			t.Errorf("%s failed: %q, %v, %v", kind, r.Data, ok, err)
 		}
+	}
+}
+
+// A disk that is full has room for names still. Before anything is sent a folder
+// shows that it takes a result.
+func TestFullDisk(t *testing.T) {
+	t.Parallel()
+	const room = 4 << 10
+	disk := durabletest.NewDisk(1)
+	err := writable(&durabletest.Faults{FS: disk, Hook: func(op durabletest.Op) (int, error) {
+		if op.Kind == "write" && op.Size > room {
+			return room, syscall.ENOSPC
+		}
+		return 0, nil
+	}}, "results")
+	if !errors.Is(err, syscall.ENOSPC) {
+		t.Errorf("with room for names only: %v", err)
+	}
+	if err := writable(disk, "results"); err != nil {
+		t.Errorf("with room: %v", err)
+	}
+	if left, err := disk.ReadDir("results"); len(left) != 0 || err != nil {
+		t.Errorf("left behind: %v, %v", left, err)
 	}
 }

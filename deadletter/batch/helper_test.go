@@ -207,3 +207,9 @@ func (f *fuse) do(ctx context.Context, id string, fn func() error) error {
 	}
 	return err
 }
+
+// attempts is a failure after so many calls.
+type attempts int
+
+func (a attempts) Error() string { return fmt.Sprintf("failed after %d attempts", int(a)) }
+func (a attempts) Attempts() int { return int(a) }

@@ -4,6 +4,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"slices"
+	"strconv"
 	"testing"
 	"time"
 )
@@ -98,5 +99,18 @@ func TestCallsPerDoneOver15Minutes(t *testing.T) {
 	}
 	if (slot{0, 0}).tooMany() || !(slot{1, 0}).tooMany() || (slot{12, 10}).tooMany() {
 		t.Error("the rule is more than 1.2")
+	}
+}
+
+// However many kinds of failures a night has, so many are counted.
+func TestSignaturesAreBounded(t *testing.T) {
+	t.Parallel()
+	r := &run{signatures: map[string]*SignatureCount{}, alarms: alarms{repeats: map[string]int{}}}
+	for i := range maxSignatures + 5 {
+		r.failed(strconv.Itoa(i), "")
+	}
+	r.failed("0", "")
+	if len(r.signatures) != maxSignatures || len(r.alarms.repeats) != maxSignatures || r.signatures["0"].Count != 2 {
+		t.Errorf("%d signatures, %d rows, the first counted %d times", len(r.signatures), len(r.alarms.repeats), r.signatures["0"].Count)
 	}
 }

@@ -133,3 +133,34 @@ func (k failing) Load(context.Context, string) (batch.Result, bool, error) {
 }
 func (k failing) Store(context.Context, batch.Result) error { return k.store }
 func (k failing) Sync(context.Context) error                { return k.sync }
+
+// Names end at ten thousand of a kind. The counts do not.
+func TestNamesAreBounded(t *testing.T) {
+	t.Parallel()
+	e := newEnv(t)
+	e.cfg.Results = &ones{}
+	rep, _ := batch.Run(t.Context(), e.cfg, items(10_050), e.handle(func(context.Context, batch.Item) ([]byte, error) {
+		return nil, silent("breaker")
+	}))
+	if rep.Pending != 10_050 || len(rep.PendingItems) != 10_000 {
+		t.Errorf("%d pending, %d named", rep.Pending, len(rep.PendingItems))
+	}
+}
+
+// A run that cannot say in its report that all is done has not done all: whoever
+// reads the file finds a run that still works.
+func TestReportThatCannotBeWritten(t *testing.T) {
+	t.Parallel()
+	e := newEnv(t)
+	dir := filepath.Join(t.TempDir(), "reports")
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	e.cfg.Report = filepath.Join(dir, "night.json")
+	rep, err := batch.Run(t.Context(), e.cfg, items(1), e.handle(func(context.Context, batch.Item) ([]byte, error) {
+		return []byte("fine"), os.RemoveAll(dir)
+	}))
+	if rep.Done != 1 || rep.Exit != batch.ExitLost || rep.Complete || !errors.Is(err, batch.ErrIncomplete) || !strings.Contains(rep.State, "report") {
+		t.Errorf("%v, %q, %v", rep, rep.State, err)
+	}
+}

@@ -3,6 +3,7 @@ package batch
 import (
 	"bytes"
 	"context"
+	"crypto/rand"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -73,17 +74,24 @@ func OpenFolder(dir string) (*Folder, error) {
 	if _, err := durable.Sweep(nil, dir); err != nil {
 		return nil, fmt.Errorf("batch: results: %w", err)
 	}
-	probe, err := os.CreateTemp(dir, durable.TempPrefix)
-	if err != nil {
-		return nil, fmt.Errorf("batch: results: the folder cannot be written: %w", err)
-	}
-	// With content: a full disk still has room for names.
-	_, err = probe.Write(make([]byte, 64<<10))
-	err = errors.Join(err, probe.Sync(), probe.Close(), os.Remove(probe.Name()))
-	if err != nil {
-		return nil, fmt.Errorf("batch: results: the folder cannot be written: %w", err)
+	if err := writable(durable.OS, dir); err != nil {
+		return nil, err
 	}
 	return &Folder{dir: dir}, nil
+}
+
+// writable does with a file what Store does. It has content: a full disk still
+// has room for names.
+func writable(fsys durable.FS, dir string) error {
+	name := filepath.Join(dir, durable.TempPrefix+rand.Text())
+	err := durable.Replace(fsys, name, make([]byte, 64<<10), 0o600)
+	if err == nil {
+		err = fsys.Remove(name)
+	}
+	if err != nil {
+		return fmt.Errorf("batch: results: the folder cannot be written: %w", err)
+	}
+	return nil
 }
 
 // resultFile is the form of a file.

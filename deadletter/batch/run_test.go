@@ -354,6 +354,11 @@ func TestCallsAreThoseOfTheGuards(t *testing.T) {
 		if len(rep.Alerts) != 0 {
 			t.Errorf("alerts %v after so few calls", rep.Alerts)
 		}
+		// A failure may say it itself.
+		rep, _ = e.run(list(batch.Item{ID: "tried"}), func(context.Context, batch.Item) ([]byte, error) { return nil, attempts(3) })
+		if rep.Calls != 6 || rep.Dead != 1 {
+			t.Errorf("calls %d, want three of each try: %v", rep.Calls, rep)
+		}
 	})
 }
 

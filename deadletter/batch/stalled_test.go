@@ -8,6 +8,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/nightfuse/nightfuse/deadletter"
 	"github.com/nightfuse/nightfuse/deadletter/batch"
 )
@@ -128,6 +130,66 @@ func TestStoppedRunLeavesIterator(t *testing.T) {
 		}, func(context.Context, batch.Item) ([]byte, error) { return nil, &refusal{by: "breaker"} })
 		if took := time.Since(began); rep.Exit != 2 || rep.StoppedBy != "breaker" || rep.Pending != 7 || !rep.Uncounted || took > 2*time.Minute {
 			t.Errorf("%v by %q after %v, %v", rep, rep.StoppedBy, took, err)
+		}
+	})
+	// Calls in flight are not cut off for it: they are paid.
+	synctest.Test(t, func(t *testing.T) {
+		e := newEnv(t)
+		free := make(chan struct{})
+		defer close(free)
+		began := time.Now()
+		rep, err := e.run(func(yield func(batch.Item) bool) {
+			for it := range items(3) {
+				if !yield(it) {
+					return
+				}
+			}
+			<-free
+		}, func(ctx context.Context, it batch.Item) ([]byte, error) {
+			switch it.ID {
+			case "item-001":
+				return nil, &refusal{by: "breaker"}
+			case "item-002":
+				select {
+				case <-time.After(3 * time.Minute):
+				case <-ctx.Done():
+					return nil, ctx.Err()
+				}
+			}
+			return []byte("fine"), nil
+		})
+		if took := time.Since(began); rep.Exit != 2 || rep.StoppedBy != "breaker" || rep.Done != 2 || took > 4*time.Minute {
+			t.Errorf("%v by %q after %v, %v", rep, rep.StoppedBy, took, err)
+		}
+	})
+}
+
+// To find what is done already is to get on: a slow item beside it has time.
+func TestReadingIsGettingOn(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		e := newEnv(t)
+		e.run(items(10), nil)
+		rep, err := e.run(func(yield func(batch.Item) bool) {
+			if !yield(batch.Item{ID: "slow"}) {
+				return
+			}
+			for it := range items(10) {
+				time.Sleep(time.Minute)
+				if !yield(it) {
+					return
+				}
+			}
+		}, func(ctx context.Context, _ batch.Item) ([]byte, error) {
+			select {
+			case <-time.After(9 * time.Minute):
+				return []byte("fine"), nil
+			case <-ctx.Done():
+				return nil, ctx.Err()
+			}
+		})
+		if diff := cmp.Diff(of(rep), counts{Total: 11, Skipped: 10, Done: 11, Calls: 1}); diff != "" {
+			t.Errorf("by %q, %v (-got +want):\n%s", rep.StoppedBy, err, diff)
 		}
 	})
 }

@@ -331,15 +331,21 @@ func TestHeartbeatAndProgress(t *testing.T) {
 			}
 			return b
 		}
+		var oldest time.Duration
 		rep, _ := e.run(items(10), func(context.Context, batch.Item) ([]byte, error) {
 			time.Sleep(20 * time.Second)
-			if b := read(); time.Since(b.At) > 16*time.Second || b.State != "running" || b.PID != os.Getpid() {
+			b := read()
+			oldest = max(oldest, time.Since(b.At))
+			if oldest > 16*time.Second || b.State != "running" || b.PID != os.Getpid() {
 				t.Errorf("heartbeat %+v at %v", b, time.Now())
 			}
 			return []byte("fine"), nil
 		})
 		if b := read(); b.State != "finished" || b.Done != 10 {
 			t.Errorf("last heartbeat %+v", b)
+		}
+		if oldest < 5*time.Second {
+			t.Errorf("no heartbeat was older than %v: they are to be 15 s apart", oldest)
 		}
 		lines := strings.Split(strings.TrimSpace(out.String()), "\n")
 		if len(lines) != 7 {
