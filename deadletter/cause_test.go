@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"net/url"
 	"strings"
@@ -92,6 +93,89 @@ func TestLetterTellsTheRightFailure(t *testing.T) {
 				t.Error(diff)
 			}
 		})
+	}
+}
+
+// fieldsError keeps of an answer what openai-go keeps, and says as little.
+type fieldsError struct {
+	StatusCode          int
+	Code, Message, Type string
+}
+
+func (e *fieldsError) Error() string { return fmt.Sprint("OpenAI API error: ", e.StatusCode) }
+
+// bodyError keeps the body, as anthropic-sdk-go does.
+type bodyError struct {
+	StatusCode int
+	body       string
+}
+
+func (e *bodyError) Error() string   { return fmt.Sprint(e.StatusCode, " ", e.body) }
+func (e *bodyError) RawJSON() string { return e.body }
+
+// given is what a retry notes: its calls, 0 of which are none.
+type given struct {
+	ended
+	calls int
+}
+
+func (g *given) Attempts() int { return g.calls }
+func (g *given) NotSent() bool { return g.calls == 0 }
+
+// To an SDK a retry gives an answer of its own, always a 503, where there was no
+// bad one. What the letter tells is the failure behind it, and a runner that asks
+// for the item's failure is told the same.
+func TestLetterOfAnAnswerInPlaceOfAnError(t *testing.T) {
+	t.Parallel()
+	const typ = "nightfuse_failed"
+	for _, noted := range []*given{
+		{ended{io.ErrUnexpectedEOF, 0}, 4},
+		{ended{errors.New("200 OK: an empty answer"), 200}, 2},
+		{ended{errors.New("budget: day: the estimate exceeds the cap"), 0}, 0},
+	} {
+		for name, sdk := range map[string]error{
+			"fields": &fieldsError{503, "server_error", "m", typ},
+			"a body": fmt.Errorf("summarise: %w", &bodyError{503, `{"error":{"message":"m","type":"` + typ + `"}}`}),
+			"a text": errors.New("503: " + typ),
+		} {
+			t.Run(fmt.Sprint(noted.last, ", ", name), func(t *testing.T) {
+				t.Parallel()
+				q := newQueue(t, deadletter.Config{})
+				var met deadletter.Failure
+				_ = q.Do(deadletter.WithItem(t.Context(), "item"), []byte("p"), func(ctx context.Context) error {
+					box := call.From(ctx)
+					box.Item.Fail(noted)
+					met = deadletter.FailureOf(&call.Met{Box: box, Err: sdk})
+					return sdk
+				})
+				r, err := q.Get(t.Context(), "item")
+				if err != nil {
+					t.Fatal(err)
+				}
+				got := deadletter.Failure{Attempts: r.Attempts, Status: r.Status, Signature: r.Signature, SignatureText: r.SignatureText, ErrType: r.ErrType, Err: r.Err}
+				want := deadletter.FailureOf(noted)
+				want.Err += " (told as: " + sdk.Error() + ")"
+				if diff := cmp.Diff(got, want); diff != "" {
+					t.Error(diff)
+				}
+				if diff := cmp.Diff(met, got); diff != "" {
+					t.Error(diff)
+				}
+			})
+		}
+	}
+}
+
+// A function that puts its own words in place of an error has made no call either.
+func TestLetterOfWhatWasNeverSent(t *testing.T) {
+	t.Parallel()
+	q := newQueue(t, deadletter.Config{})
+	_ = q.Do(deadletter.WithItem(t.Context(), "item"), nil, func(ctx context.Context) error {
+		call.From(ctx).Item.Fail(&given{ended: ended{last: errors.New("the estimate exceeds the cap")}})
+		return errors.New("no summary")
+	})
+	if r, err := q.Get(t.Context(), "item"); err != nil || r.Attempts != 0 {
+		t.Errorf("%d calls, %v, want none", r.Attempts, err)
 	}
 }
 

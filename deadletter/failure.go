@@ -18,7 +18,13 @@ import (
 // the not-before time as far as err says so, and its text without secrets. At is
 // left zero, which a store takes as now. It is for those who call
 // [Claimer.Resolve] themselves.
-func FailureOf(err error) Failure { return failureOf(err, orReal(nil).Now()) }
+func FailureOf(err error) Failure {
+	now := orReal(nil).Now()
+	if m, ok := err.(*call.Met); ok {
+		return failureIn(m.Box, causeOf(m.Box, m.Err), now)
+	}
+	return failureOf(err, now)
+}
 
 // failureOf is FailureOf for a failure that was met at now.
 func failureOf(err error, now time.Time) Failure {
@@ -133,16 +139,19 @@ func (e *told) Signs() error  { return e.signs }
 // what came out of the function, and may be about another failure than the one
 // noted last: the function may have recovered from that. It is the noted one,
 // and has the signature that the breaker inside counted, when err wraps it, or
-// is a text that lost it: one that repeats it, one with the same status, or the
-// end of a context, which is what http.Client and SDKs put in its place. Both
-// texts are kept unless one says it all. Where err names no status the letter
-// has the noted one's; see failureIn.
+// is a text that lost it: an SDK's for the answer that a retry gave in its place,
+// one that repeats it, one with the same status, or the end of a context, which is
+// what http.Client and SDKs put in its place. Both texts are kept unless one says
+// it all. Where err names no status the letter has the noted one's; see failureIn.
 func causeOf(box *call.Box, err error) error {
 	noted := box.Item.Failure()
 	if noted == nil || err == nil || err == noted {
 		return err
 	}
 	text, before := redact.Err(err, maxErr), redact.Err(noted, maxErr)
+	if modelapi.StandIn(err) && !errors.Is(err, noted) {
+		return &told{noted, before + " (told as: " + text + ")"}
+	}
 	if errors.Is(err, noted) || strings.Contains(text, before) {
 		return &told{noted, text}
 	}
@@ -191,7 +200,7 @@ func failureIn(box *call.Box, cause error, now time.Time) Failure {
 	if f.Attempts == 0 {
 		f.Attempts = box.Item.Calls()
 	}
-	if f.Attempts == 0 && !call.NotSent(cause) {
+	if f.Attempts == 0 && !call.NotSent(cause) && !call.NotSent(box.Item.Failure()) {
 		f.Attempts = 1
 	}
 	return f

@@ -141,7 +141,8 @@ func WithItem(ctx context.Context, id string, labels ...string) context.Context 
 // letter could not be stored it is joined with a *[LostError]. A panic of fn
 // makes a letter too and goes on. Where fn's error has no status of its own
 // (StatusCode() int), the letter has that of the last call which a retry inside
-// has given up.
+// has given up; an SDK's error for the answer that such a retry gave in place of
+// its own is told as the retry's.
 //
 // Inside another Do or transport of q, and under a [Replay] or a runner, which
 // keep the letters themselves, it only calls fn.

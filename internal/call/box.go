@@ -60,6 +60,17 @@ type Box struct {
 	item    Item    // what Item points to when this Box is the first
 }
 
+// Met is an error that came out of what was done under a Box. deadletter's
+// FailureOf, given one, says what the item's letter will say of it: from a
+// runner, whose reports and alerts then name the failure as the letter does.
+type Met struct {
+	Box *Box
+	Err error
+}
+
+func (m *Met) Error() string { return m.Err.Error() }
+func (m *Met) Unwrap() error { return m.Err }
+
 type boxKey struct{}
 
 // Value returns the Box itself for this package's key.

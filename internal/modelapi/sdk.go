@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/http"
 	"reflect"
+	"strings"
 	"time"
 )
 
@@ -40,6 +41,15 @@ func OfError(err error, now time.Time) (Verdict, bool) {
 	_, _ = io.Copy(io.Discard, resp.Body)
 	_ = resp.Body.Close()
 	return view.Verdict(), true
+}
+
+// StandIn reports whether err tells of the answer that a retry gives to SDKs in
+// place of its own error: by its type in what an SDK keeps of the body, or in the
+// text. Such an answer says nothing of the upstream's.
+func StandIn(err error) bool {
+	_, body := sdkAnswer(err, sdkDepth)
+	said := string(body) + " " + err.Error()
+	return strings.Contains(said, "nightfuse_failed") || strings.Contains(said, "nightfuse_refused_by_")
 }
 
 // seen is the verdict that err carries. Foreign errors are asked with care.

@@ -76,6 +76,26 @@ func TestOfError(t *testing.T) {
 	}
 }
 
+func TestStandIn(t *testing.T) {
+	t.Parallel()
+	const body = `{"error":{"message":"retry: 2 calls in 1s","type":"nightfuse_failed","code":"server_error"}}`
+	for name, c := range map[string]struct {
+		err  error
+		want bool
+	}{
+		"the body":       {fmt.Errorf("ask: %w", &rawError{503, body}), true},
+		"its error":      {&rawError{503, `{"type":"nightfuse_refused_by_budget"}`}, true},
+		"a field":        {&sdkError{StatusCode: 503, Code: "nightfuse_failed"}, true},
+		"a text":         {errors.New("503: " + body), true},
+		"another answer": {&sdkError{StatusCode: 503, Code: "server_error", Message: "nightfuse_fixture"}, false},
+		"panics":         {&wildError{503}, false},
+	} {
+		if got := modelapi.StandIn(c.err); got != c.want {
+			t.Errorf("%s: %v, want %v", name, got, c.want)
+		}
+	}
+}
+
 func TestAnswerError(t *testing.T) {
 	t.Parallel()
 	type V = modelapi.Verdict

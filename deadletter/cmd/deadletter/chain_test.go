@@ -208,3 +208,47 @@ func TestReplayWithBrakes(t *testing.T) {
 		})
 	}
 }
+
+// sdkError is what an SDK makes of an answer.
+type sdkError struct {
+	StatusCode int
+	raw        string
+}
+
+func (e *sdkError) Error() string   { return fmt.Sprint("API error: ", e.StatusCode) }
+func (e *sdkError) RawJSON() string { return e.raw }
+
+// cut is an upstream that breaks off.
+type cut struct{}
+
+func (cut) RoundTrip(*http.Request) (*http.Response, error) { return nil, io.ErrUnexpectedEOF }
+
+// The letter of a function that calls through an SDK tells what the retry met,
+// not the answer that the retry made up for the SDK.
+func TestLetterThroughAnSDK(t *testing.T) {
+	t.Parallel()
+	again, err1 := retry.New(retry.Config{Attempts: 1})
+	q, err2 := deadletter.New(deadletter.Config{Name: "nightly", Store: deadletter.NewMemory()})
+	if err := errors.Join(err1, err2); err != nil {
+		t.Fatal(err)
+	}
+	client := &http.Client{Transport: retry.NewTransport(cut{}, again)}
+	_ = q.Do(deadletter.WithItem(t.Context(), "item"), []byte("p"), func(ctx context.Context) error {
+		req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://model.test/v1", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.Header.Set("X-Stainless-Retry-Count", "0")
+		resp, err := client.Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer resp.Body.Close()
+		body, _ := io.ReadAll(resp.Body)
+		return &sdkError{resp.StatusCode, string(body)}
+	})
+	r, err := q.Get(t.Context(), "item")
+	if want := deadletter.FailureOf(io.ErrUnexpectedEOF).Signature; err != nil || r.Signature != want || r.Status != 0 || r.Attempts != 1 {
+		t.Errorf("%v, %v", r, err)
+	}
+}
