@@ -12,6 +12,8 @@ import (
 // ErrPlaceholder says that a result says nothing.
 var ErrPlaceholder = errors.New("batch: placeholder")
 
+var errEmpty = fmt.Errorf("%w: the result is empty", ErrPlaceholder)
+
 // invalid is a result that Validate refused.
 type invalid struct{ err error }
 
@@ -41,7 +43,7 @@ func CheckResult(result []byte) error {
 	text := strings.TrimSpace(string(result))
 	switch {
 	case text == "":
-		return fmt.Errorf("%w: the result is empty", ErrPlaceholder)
+		return errEmpty
 	case placeholder.Is(text):
 		return fmt.Errorf("%w: the result is %.40q", ErrPlaceholder, text)
 	}

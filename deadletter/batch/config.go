@@ -27,8 +27,9 @@ type Config struct {
 	Total   int // items to come, for the progress; 0 = not known
 
 	// Validate says why a result must not pass for one. It is asked before a
-	// result is stored, and again before one from an earlier run is believed.
-	// nil = CheckResult.
+	// result is stored, and again before one from an earlier run is believed, by
+	// several goroutines at once. An empty result, or one of white space, is
+	// none and Validate is not asked. nil = CheckResult.
 	Validate func(Item, []byte) error
 
 	// Hold is how long a run waits for a refusal to lift (an open breaker, a

@@ -3,11 +3,14 @@ package batch_test
 import (
 	"bytes"
 	"context"
+	"crypto/sha256"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 
 	"github.com/benbjohnson/clock"
+	"github.com/google/go-cmp/cmp"
 
 	"github.com/nightfuse/nightfuse/deadletter"
 	"github.com/nightfuse/nightfuse/deadletter/batch"
@@ -60,5 +63,26 @@ func TestNilPointersAreTold(t *testing.T) {
 	}
 	if ofReplay == nil || !strings.Contains(ofReplay.Error(), "store") {
 		t.Errorf("%v does not tell the store", ofReplay)
+	}
+}
+
+// A Validate that looks for something else does not make a result of nothing.
+func TestEmptyResultIsNone(t *testing.T) {
+	t.Parallel()
+	for _, nothing := range [][]byte{nil, {}, []byte(" \n")} {
+		e := newEnv(t)
+		e.cfg.Validate = func(batch.Item, []byte) error { return nil }
+		rep, err := e.run(items(3), func(context.Context, batch.Item) ([]byte, error) { return nothing, nil })
+		if diff := cmp.Diff(of(rep), counts{Exit: 4, Total: 3, Dead: 3, Calls: 6}); diff != "" {
+			t.Errorf("%q: %v (-got +want):\n%s", nothing, err, diff)
+		}
+		// Nor is one believed that somebody has stored.
+		stored := batch.Result{Item: "a", InputHash: fmt.Sprintf("%x", sha256.Sum256(nil)), Data: nothing}
+		if err := results(t, e).Store(t.Context(), stored); err != nil {
+			t.Fatal(err)
+		}
+		if rep, err := e.run(list(batch.Item{ID: "a"}), nil); rep.Done != 1 || rep.Skipped != 0 {
+			t.Errorf("%q of an earlier run: %v, %v", nothing, rep, err)
+		}
 	}
 }

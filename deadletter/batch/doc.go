@@ -34,7 +34,7 @@
 //	a valid result from this input and Version        done before, not called
 //	a letter of this input and Version, unresolved    dead before, not called; see Replay and Again
 //	the handle's result passes Validate               stored, then done
-//	Validate refused it twice                         dead
+//	it was empty, or Validate refused it, twice       dead
 //	the handle failed or panicked                     dead, with the error or the stack
 //	Bad is set                                        dead, unsent
 //	a guard refused (RefusedBy)                       pending

@@ -22,8 +22,9 @@ type Item struct {
 }
 
 // Handle does one item and returns its result. ctx carries the item for the
-// guards; pass it on to every call. It may be called a second time for an item
-// whose first result Validate refused.
+// guards; pass it on to every call. It is called by Config.Workers goroutines at
+// once. It may be called a second time for an item whose first result Validate
+// refused or was empty.
 //
 // An error with RefusedBy() string, such as the guards return, means that the
 // item was not done because of a guard: it stays pending. Give the error that you

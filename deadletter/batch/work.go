@@ -1,6 +1,7 @@
 package batch
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -181,13 +182,17 @@ func (r *run) safely(ctx context.Context, it Item) (data []byte, err error) {
 	return r.handle(ctx, it)
 }
 
-// valid asks Validate. A panic in it is a refusal.
+// valid asks Validate, and not of an empty result: that is none, whatever a
+// Validate says. A panic in it is a refusal.
 func (r *run) valid(it Item, data []byte) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			err = &invalid{&panicError{value: p, stack: debug.Stack()}}
 		}
 	}()
+	if len(bytes.TrimSpace(data)) == 0 {
+		return &invalid{errEmpty}
+	}
 	if _, ok := r.results.(*Folder); ok && !utf8.Valid(data) {
 		return &invalid{errNotText} // the item's fault, not the disk's
 	}
