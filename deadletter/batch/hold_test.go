@@ -60,7 +60,7 @@ func TestRefusalsAfterTheStop(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		e := newEnv(t)
-		rep, _ := e.run(items(9), func(_ context.Context, it batch.Item) ([]byte, error) {
+		rep, _ := e.run(items(4), func(_ context.Context, it batch.Item) ([]byte, error) {
 			switch it.ID {
 			case "item-001":
 				return nil, &refusal{by: "breaker"}
@@ -76,7 +76,7 @@ func TestRefusalsAfterTheStop(t *testing.T) {
 		if rep.Exit != 3 || rep.StoppedBy != "breaker" || rep.State != "stopped: the budget refuses" {
 			t.Errorf("exit %d, by %q, %q", rep.Exit, rep.StoppedBy, rep.State)
 		}
-		if len(e.calls) != 5 {
+		if len(e.calls) != 4 {
 			t.Errorf("calls %v: want none after the stop", e.calls)
 		}
 	})

@@ -14,7 +14,7 @@ const (
 	// tick is how often the run looks at the time.
 	tick = time.Second
 	// lookAhead is among how many items the cheapest is looked for, and
-	// lookTime how long it waits for so many.
+	// lookTime how long the first of them waits for so many.
 	lookAhead = 256
 	lookTime  = time.Second
 	// maxRefusedKeys is how many items in a row may meet a refused key where no
@@ -95,13 +95,16 @@ func (l *loop) turn(ctx context.Context) {
 	var (
 		clk     = l.cfg.Clock
 		ticks   = clk.After(l.show.every())
-		lookEnd = l.began.Add(lookTime)
+		lookEnd time.Time // lookTime after the first item; what came before it says nothing
 		gone    = ctx.Done()
 	)
 	for {
 		now := clk.Now()
 		l.check(now)
-		l.scanned = l.ended || l.backlog.fresh() >= lookAhead || !now.Before(lookEnd)
+		if lookEnd.IsZero() && len(l.backlog) > 0 {
+			lookEnd = now.Add(lookTime)
+		}
+		l.scanned = l.ended || l.backlog.fresh() >= lookAhead || !lookEnd.IsZero() && !now.Before(lookEnd)
 		l.start()
 		if len(l.flights) == 0 && (l.dropped || l.ended && len(l.backlog) == 0) {
 			return
