@@ -3,13 +3,16 @@ package deadletter
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"strings"
 	"time"
 
 	"github.com/nightfuse/nightfuse/internal/call"
+	"github.com/nightfuse/nightfuse/internal/hook"
 	"github.com/nightfuse/nightfuse/internal/modelapi"
 	"github.com/nightfuse/nightfuse/internal/neterr"
+	"github.com/nightfuse/nightfuse/internal/nils"
 	"github.com/nightfuse/nightfuse/internal/redact"
 	"github.com/nightfuse/nightfuse/signature"
 )
@@ -21,9 +24,28 @@ import (
 func FailureOf(err error) Failure {
 	now := orReal(nil).Now()
 	if m, ok := err.(*call.Met); ok {
-		return failureIn(m.Box, causeOf(m.Box, m.Err), now)
+		return failureIn(m.Box, causeOf(m.Box, sound(m.Err)), now)
 	}
-	return failureOf(err, now)
+	return failureOf(sound(err), now)
+}
+
+// sound returns err, which somebody else has made, as one that can be asked: a
+// letter must not be lost because its error panics. A nil pointer and an error
+// that panics become a text that says so.
+func sound(err error) (out error) {
+	if err = nils.Error(err); err == nil {
+		return nil
+	}
+	defer func() {
+		if p := recover(); p != nil {
+			out = fmt.Errorf("%v, a %T that panics when it is asked: %s", err, err, hook.Text(p))
+		}
+	}()
+	failureOf(err, time.Time{})
+	call.RefusedBy(err)
+	call.NotSent(err)
+	errors.Is(err, context.Canceled)
+	return err
 }
 
 // failureOf is FailureOf for a failure that was met at now.

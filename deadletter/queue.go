@@ -138,8 +138,9 @@ func WithItem(ctx context.Context, id string, labels ...string) context.Context 
 
 // Do runs fn, and keeps payload as a dead letter if it fails. payload is what a
 // replay needs to do the item again. What fn returns is returned; when the
-// letter could not be stored it is joined with a *[LostError]. A panic of fn
-// makes a letter too and goes on. Where fn's error has no status of its own
+// letter could not be stored it is joined with a *[LostError]. A nil pointer as an
+// error, and one that panics when it is asked, is returned as a text that says so.
+// A panic of fn makes a letter too and goes on. Where fn's error has no status of its own
 // (StatusCode() int), the letter has that of the last call which a retry inside
 // has given up; an SDK's error for the answer that such a retry gave in place of
 // its own is told as the retry's.
@@ -169,7 +170,7 @@ func (q *Queue) Do(ctx context.Context, payload []byte, fn func(context.Context)
 			panic(p)
 		}
 	}()
-	err := fn(box)
+	err := sound(fn(box))
 	f := done
 	if err != nil {
 		cause = causeOf(box, err)
@@ -207,7 +208,7 @@ func (q *Queue) functionLetter(box *call.Box, payload []byte, cause error) Recor
 func (q *Queue) Fail(ctx context.Context, payload []byte, cause error) error {
 	box := call.With(ctx)
 	q.count.items.Add(1)
-	return q.bury(ctx, q.functionLetter(box, payload, causeOf(box, cause)))
+	return q.bury(ctx, q.functionLetter(box, payload, causeOf(box, sound(cause))))
 }
 
 // Put stores r in the queue, whose name it gets, after the queue's Redact. The

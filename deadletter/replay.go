@@ -227,7 +227,7 @@ func (r *replay) begin(ctx context.Context, c Claim) {
 			}
 			r.results <- f
 		}()
-		f.err = r.send(f.box, c.Record)
+		f.err = sound(r.send(f.box, c.Record))
 	}()
 }
 

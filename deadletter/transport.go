@@ -89,7 +89,7 @@ func (t *Transport) RoundTrip(req *http.Request) (_ *http.Response, err error) {
 		}
 	}()
 	resp, err = t.Send(box, in)
-	if err != nil {
+	if err = sound(err); err != nil {
 		err = s.settle(nil, transportCause(box, err), err)
 		returned = true
 		return nil, err
