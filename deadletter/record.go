@@ -259,9 +259,9 @@ func validHeader(h http.Header) http.Header {
 		return nil
 	}
 	out := make(http.Header, len(h))
-	for k, vs := range h {
-		for _, v := range vs {
-			k := strings.ToValidUTF8(k, "\uFFFD")
+	for _, name := range slices.Sorted(maps.Keys(h)) { // two may become one
+		k := strings.ToValidUTF8(name, "\uFFFD")
+		for _, v := range h[name] {
 			out[k] = append(out[k], strings.ToValidUTF8(v, "\uFFFD"))
 		}
 	}
@@ -273,8 +273,8 @@ func validLabels(m map[string]string) map[string]string {
 		return nil
 	}
 	out := make(map[string]string, len(m))
-	for k, v := range m {
-		out[strings.ToValidUTF8(k, "\uFFFD")] = strings.ToValidUTF8(v, "\uFFFD")
+	for _, k := range slices.Sorted(maps.Keys(m)) { // of two that become one the last counts
+		out[strings.ToValidUTF8(k, "\uFFFD")] = strings.ToValidUTF8(m[k], "\uFFFD")
 	}
 	return out
 }

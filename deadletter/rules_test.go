@@ -2,6 +2,7 @@ package deadletter_test
 
 import (
 	"errors"
+	"net/http"
 	"strings"
 	"testing"
 	"time"
@@ -91,6 +92,41 @@ func claimed(t *testing.T, s deadletter.Store, st deadletter.State) deadletter.C
 }
 
 // What is out of range is refused before a store is touched.
+// Of keys that look alike when they are cleaned the last one counts in every
+// store, not the one that a map happens to give last; of headers, all values.
+func TestKeysThatBecomeOne(t *testing.T) {
+	t.Parallel()
+	in := deadletter.Record{
+		Queue: "q", ItemID: "i",
+		Labels: map[string]string{"\xff": "last", "\xfe": "second", "\ufffd": "first", "k": "v"},
+		Header: http.Header{"\xff": {"4"}, "\xfe": {"2", "3"}, "\ufffd": {"1"}},
+	}
+	sent := deadletter.Record{ID: "id", Method: "GET", URL: "http://model.test/", Header: http.Header{"X-A": {"1"}, "X-a": {"2"}, "x-A": {"3"}, "x-a": {"4"}}}
+	var got http.Header
+	sender := deadletter.HTTPSender{Client: &http.Client{Transport: rounds(func(req *http.Request) (*http.Response, error) {
+		got = req.Header
+		return answer(200, goodAnswer), nil
+	})}}
+	for range 20 {
+		r, err := deadletter.Prepare(in, 1, time.Unix(1, 0))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(r.Labels, map[string]string{"\ufffd": "last", "k": "v"}); diff != "" {
+			t.Fatal(diff)
+		}
+		if diff := cmp.Diff(r.Header, http.Header{"\ufffd": {"1", "2", "3", "4"}}); diff != "" {
+			t.Fatal(diff)
+		}
+		if err := sender.Send(t.Context(), sent); err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(got["X-A"], []string{"1", "2", "3", "4"}); diff != "" {
+			t.Fatal(diff)
+		}
+	}
+}
+
 func TestRulesRefuse(t *testing.T) {
 	t.Parallel()
 	r := deadletter.Record{Queue: "q", ItemID: "a", Payload: []byte("pp")}

@@ -5,8 +5,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 
 	"github.com/nightfuse/nightfuse/internal/call"
@@ -110,8 +112,9 @@ func (s HTTPSender) request(ctx context.Context, r Record) (*http.Request, error
 	if err != nil {
 		return nil, fmt.Errorf("deadletter: %w", err)
 	}
-	for k, vs := range r.Header {
-		req.Header[http.CanonicalHeaderKey(k)] = append([]string(nil), vs...)
+	for _, name := range slices.Sorted(maps.Keys(r.Header)) {
+		k := http.CanonicalHeaderKey(name)
+		req.Header[k] = append(req.Header[k], r.Header[name]...)
 	}
 	if req.Header.Get("Idempotency-Key") == "" {
 		req.Header.Set("Idempotency-Key", r.ID)

@@ -8,8 +8,10 @@ package redact
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"unicode/utf8"
@@ -85,7 +87,7 @@ var kept = [...]string{
 // are none.
 func Header(h http.Header) http.Header {
 	var out http.Header
-	for name, values := range h {
+	for _, name := range slices.Sorted(maps.Keys(h)) {
 		canonical := http.CanonicalHeaderKey(name)
 		for _, k := range kept {
 			if canonical != k {
@@ -94,7 +96,7 @@ func Header(h http.Header) http.Header {
 			if out == nil {
 				out = make(http.Header)
 			}
-			for _, v := range values {
+			for _, v := range h[name] {
 				out[k] = append(out[k], Text(v))
 			}
 		}

@@ -136,13 +136,13 @@ func TestText(t *testing.T) {
 func TestHeader(t *testing.T) {
 	t.Parallel()
 	in := http.Header{
-		"Content-Type": {"application/json"}, "Accept": {"a", "b"}, "Content-Encoding": {"gzip"}, "anthropic-version": {"2023-06-01"},
+		"Content-Type": {"application/json"}, "Accept": {"a", "b"}, "accept": {"c"}, "Content-Encoding": {"gzip"}, "anthropic-version": {"2023-06-01"},
 		"Anthropic-Beta": {"x"}, "Openai-Beta": {"y"}, "Idempotency-Key": {"item-1"},
 		"Authorization": {"Bearer x"}, "Proxy-Authorization": {"Basic x"}, "Cookie": {"a=b"}, "Set-Cookie": {"a=b"}, "X-Api-Key": {"x"},
 		"Api-Key": {"x"}, "X-Goog-Api-Key": {"x"}, "X-Amz-Security-Token": {"x"}, "X-Unheard-Of-Secret": {"x"}, "User-Agent": {"me"},
 	}
 	want := http.Header{
-		"Content-Type": {"application/json"}, "Accept": {"a", "b"}, "Content-Encoding": {"gzip"}, "Anthropic-Version": {"2023-06-01"},
+		"Content-Type": {"application/json"}, "Accept": {"a", "b", "c"}, "Content-Encoding": {"gzip"}, "Anthropic-Version": {"2023-06-01"},
 		"Anthropic-Beta": {"x"}, "Openai-Beta": {"y"}, "Idempotency-Key": {"item-1"},
 	}
 	got := redact.Header(in)
