@@ -78,6 +78,7 @@ type replay struct {
 
 	results chan *flight
 	active  map[*flight]struct{}
+	staying []*flight // to be released at the end: earlier, they would be claimed again
 	proven  bool      // one has succeeded
 	empty   bool      // nothing is left to claim
 	next    time.Time // start nothing before
@@ -149,7 +150,7 @@ func (r *replay) run(ctx context.Context) {
 		if wait > 0 && pause == nil {
 			pause = r.o.Clock.After(wait)
 		}
-		if len(r.active) > 0 && lease == nil {
+		if len(r.active)+len(r.staying) > 0 && lease == nil {
 			lease = r.o.Clock.After(r.o.Lease / 3)
 		}
 		select {
@@ -175,7 +176,7 @@ func (r *replay) start(ctx context.Context) time.Duration {
 			n, order = 1-len(r.active), Cheapest
 		}
 		if r.o.Max > 0 {
-			n = min(n, r.o.Max-r.report.Sent)
+			n = min(n, r.o.Max-r.report.Sent+len(r.staying))
 		}
 		if n <= 0 {
 			return 0
@@ -246,12 +247,15 @@ func (r *replay) land(ctx context.Context, f *flight) {
 			r.stop = fmt.Errorf("deadletter: replay stopped: %w", refused)
 		}
 	}
+	var stays *call.Stays
 	switch {
 	case f.err == nil:
 		r.proven = true
 		r.resolve(ctx, f, Outcome{Verb: Ack})
 	case by != "" || ctx.Err() != nil:
 		r.resolve(ctx, f, Outcome{Verb: Release})
+	case errors.As(f.err, &stays):
+		r.staying = append(r.staying, f)
 	default:
 		r.resolve(ctx, f, r.failed(f))
 	}
@@ -302,9 +306,23 @@ func (r *replay) resolve(ctx context.Context, f *flight, o Outcome) {
 	})
 }
 
-// extend keeps the claims of what is being sent. A lost one is not sent further.
-func (r *replay) extend(ctx context.Context) {
+// claimed yields the letters whose claim has not ended.
+func (r *replay) claimed(yield func(*flight) bool) {
 	for f := range r.active {
+		if !yield(f) {
+			return
+		}
+	}
+	for _, f := range r.staying {
+		if !yield(f) {
+			return
+		}
+	}
+}
+
+// extend keeps the claims. What has lost its own is not sent further.
+func (r *replay) extend(ctx context.Context) {
+	for f := range r.claimed {
 		ectx, cancel := context.WithTimeout(context.WithoutCancel(ctx), resolveTimeout)
 		err := r.store.Extend(ectx, f.claim.Token, r.o.Lease)
 		cancel()
@@ -318,6 +336,9 @@ func (r *replay) extend(ctx context.Context) {
 
 // end counts what is left and says why the replay ended.
 func (r *replay) end(ctx context.Context) (Report, error) {
+	for _, f := range r.staying {
+		r.resolve(ctx, f, Outcome{Verb: Release})
+	}
 	f := r.filter
 	f.Due = r.o.Filter.Due
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), resolveTimeout)

@@ -5,12 +5,14 @@ import (
 	"errors"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/benbjohnson/clock"
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/nightfuse/nightfuse/deadletter"
+	"github.com/nightfuse/nightfuse/internal/call"
 )
 
 func TestReplayDryRun(t *testing.T) {
@@ -89,6 +91,45 @@ func TestReplayOfSome(t *testing.T) {
 	if diff := cmp.Diff(rep, deadletter.Report{Matched: 250, Sent: 100, Acked: 100, Remaining: 150}, counts); diff != "" || !errors.Is(err, deadletter.ErrPartial) {
 		t.Errorf("%v %s", err, diff)
 	}
+}
+
+// A letter that is not to be sent, for no fault of its own, costs neither a place
+// among Max nor a replay. Its claim is kept until the end: without it the letter
+// would be the next again.
+func TestReplayLeavesLetters(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		store := deadletter.NewMemory()
+		fill(t, store, 6)
+		time.Sleep(time.Second)
+		sent := map[string]int{}
+		var results []deadletter.Verb
+		rep, err := deadletter.Replay(t.Context(), store, func(_ context.Context, r deadletter.Record) error {
+			sent[r.ItemID]++
+			if r.ItemID < "item-0003" {
+				return &call.Stays{Err: errors.New("no input")}
+			}
+			time.Sleep(time.Minute)
+			return nil
+		}, deadletter.Options{
+			Max: 2, Concurrency: 1, Lease: 30 * time.Second,
+			OnResult: func(r deadletter.Result) { results = append(results, r.Verb) },
+		})
+		if diff := cmp.Diff(rep, deadletter.Report{Matched: 6, Sent: 5, Acked: 2, Released: 3, Remaining: 4}, counts); diff != "" || !errors.Is(err, deadletter.ErrPartial) {
+			t.Errorf("%v %s", err, diff)
+		}
+		if diff := cmp.Diff(sent, map[string]int{"item-0000": 1, "item-0001": 1, "item-0002": 1, "item-0003": 1, "item-0004": 1}); diff != "" {
+			t.Errorf("sent (-got +want):\n%s", diff)
+		}
+		want := []deadletter.Verb{deadletter.Ack, deadletter.Ack, deadletter.Release, deadletter.Release, deadletter.Release}
+		if diff := cmp.Diff(results, want); diff != "" {
+			t.Errorf("results (-got +want):\n%s", diff)
+		}
+		r, err := store.Get(t.Context(), deadletter.ID("q", "item-0000"))
+		if err != nil || r.State != deadletter.Dead || r.Replays != 0 || r.Failures != 1 {
+			t.Errorf("%+v, %v", r, err)
+		}
+	})
 }
 
 func TestReplayWaitsForRetryAfter(t *testing.T) {
