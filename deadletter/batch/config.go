@@ -55,7 +55,7 @@ type Config struct {
 	// in a testing/synctest bubble, where package signal does not work.
 	Signals <-chan os.Signal
 
-	Report    string // file for the JSON report; "" = report.json in Dir
+	Report    string // file for the JSON report; "" = report.json in Dir, of Replay replay.json
 	Heartbeat string // file rewritten every 15 s, for an external watcher; "" = none
 
 	Progress io.Writer    // nil = none. On a terminal one line, written over; else a line every 30 s

@@ -43,7 +43,25 @@
 //	result or letter could not be kept                lost, and the run ends
 //
 // total = done + dead + pending + lost. A dead item is called again when its
-// letter is discarded, replayed or its input or Version changed.
+// letter is discarded, replayed or its input or Version changed. The labels
+// input_sha256, version (with a Version) and bad_input of a letter are the run's.
+//
+// # Replaying
+//
+// [Replay] takes the letters in place of items:
+//
+//	what it finds                                         the letter is
+//	a valid result from this input and Version            acked unsent: done before
+//	a result from another input, younger than the letter  acked unsent, with a warning: the input was mended and done since
+//	bad_input: Bad was set                                left, dead: there is nothing to send
+//	the handle's result passes Validate                   acked once the result is stored and synced
+//	Validate refused it twice, or the handle failed       dead again, quarantined after Options.MaxReplays
+//	401 402 403                                           left, pending; three in a row end the replay
+//	a guard refused, cancelled, the result was not kept   as it was, pending; the replay ends
+//	it is claimed by another replay, or a killed one      left, pending, with a warning until when
+//	it is quarantined                                     left, dead, unless the Filter names that state
+//
+// What is left or as it was does not count as a replay of the letter.
 //
 // # Holding and stopping
 //
@@ -74,15 +92,16 @@
 //
 // # What it leaves behind
 //
-// In Dir: lock, results/ (see [Folder]), report.json. The report is written
-// first with state "running" and at the end with what was done, atomically, so
-// that a killed run does not leave an older one's success behind; "complete" is
-// true only with exit code 0. Its form is [Report]. The exit codes are the
+// In Dir: lock, results/ (see [Folder]), report.json, of a replay replay.json. The
+// report is written first with state "running" and at the end with what was done,
+// atomically, so that a killed run does not leave an older one's success behind;
+// "complete" is true only with exit code 0. Its form is [Report]. The exit codes are the
 // constants; if several apply: signal, 5, 3, 2, 4.
 //
 // A result is in its file, synced, before its item counts as done; the folder is
-// synced every 64 results and at the end. A kill at any moment loses only the
-// calls in flight, a power cut at most 64 results, whose items are done again.
+// synced every 64 results and at the end, by a replay before each ack. A kill at
+// any moment loses only the calls in flight, a power cut at most 64 results, whose
+// items are done again.
 //
 //	alert            is raised when
 //	calls_per_done   over 15 minutes more than 1.2 calls were made per item done; at the end of a shorter run from 20 calls on

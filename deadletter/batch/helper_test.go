@@ -81,7 +81,20 @@ func (e *env) run(its iter.Seq[batch.Item], fn func(context.Context, batch.Item)
 	return e.checked(batch.Run(e.t.Context(), e.cfg, its, e.handle(fn)))
 }
 
+// replay replays and checks the same.
+func (e *env) replay(fn func(context.Context, batch.Item) ([]byte, error), o deadletter.Options) (batch.Report, error) {
+	e.t.Helper()
+	rep, err := batch.Replay(e.t.Context(), e.cfg, e.store, e.handle(fn), o)
+	return e.agreed("replay.json", rep, err)
+}
+
 func (e *env) checked(rep batch.Report, err error) (batch.Report, error) {
+	e.t.Helper()
+	return e.agreed("report.json", rep, err)
+}
+
+// agreed checks a report, and that the file says the same.
+func (e *env) agreed(file string, rep batch.Report, err error) (batch.Report, error) {
 	e.t.Helper()
 	if rep.Done+rep.Dead+rep.Pending+rep.Lost != rep.Total {
 		e.t.Errorf("done %d + dead %d + pending %d + lost %d is not total %d", rep.Done, rep.Dead, rep.Pending, rep.Lost, rep.Total)
@@ -93,7 +106,7 @@ func (e *env) checked(rep batch.Report, err error) (batch.Report, error) {
 		e.t.Errorf("named are %d dead, %d pending, %d lost; counted %d, %d, %d",
 			len(rep.DeadItems), len(rep.PendingItems), len(rep.LostItems), rep.Dead, rep.Pending, rep.Lost)
 	}
-	written := e.written()
+	written := e.file(file)
 	a, _ := json.Marshal(rep)
 	b, _ := json.Marshal(written)
 	if string(a) != string(b) {
@@ -103,9 +116,14 @@ func (e *env) checked(rep batch.Report, err error) (batch.Report, error) {
 }
 
 // written is the report in the folder.
-func (e *env) written() (rep batch.Report) {
+func (e *env) written() batch.Report {
 	e.t.Helper()
-	b, err := os.ReadFile(filepath.Join(e.cfg.Dir, "report.json"))
+	return e.file("report.json")
+}
+
+func (e *env) file(name string) (rep batch.Report) {
+	e.t.Helper()
+	b, err := os.ReadFile(filepath.Join(e.cfg.Dir, name))
 	if err == nil {
 		err = json.Unmarshal(b, &rep)
 	}

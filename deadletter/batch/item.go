@@ -33,10 +33,12 @@ type Item struct {
 // the client, it has noted the status of its last failure and that counts.
 type Handle func(ctx context.Context, it Item) ([]byte, error)
 
-// The labels of a letter by which a later run knows that the item is the same.
+// The labels of a letter by which a later run knows that the item is the same, and
+// a replay that its input is none.
 const (
 	inputLabel   = "input_sha256"
 	versionLabel = "version"
+	badLabel     = "bad_input"
 )
 
 // entry is an item that has no fate yet.
@@ -66,16 +68,23 @@ func (e *entry) labels(version string) map[string]string {
 	if version != "" {
 		m[versionLabel] = version
 	}
+	delete(m, badLabel)
+	if e.it.Bad != nil {
+		m[badLabel] = "true"
+	}
 	return m
 }
 
 // letter is what a run remembers of a letter: what the item was made from.
-type letter struct{ hash, version string }
+type letter struct {
+	hash, version string
+	bad           bool
+}
 
 // letterOf reads the labels of a letter, or those that an item's would have:
 // without a Version the label is the caller's own, if there is one.
 func letterOf(labels map[string]string) letter {
-	return letter{labels[inputLabel], asText(labels[versionLabel])}
+	return letter{labels[inputLabel], asText(labels[versionLabel]), labels[badLabel] != ""}
 }
 
 // asText is s as a letter keeps it.

@@ -4,28 +4,39 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
-	"os"
+	"path/filepath"
 	"sync"
 	"time"
 
 	"github.com/nightfuse/nightfuse/deadletter"
-	"github.com/nightfuse/nightfuse/internal/call"
 	"github.com/nightfuse/nightfuse/internal/nils"
 	"github.com/nightfuse/nightfuse/internal/redact"
 )
 
 // Replay does the items of the dead letters in store once more, with the same
-// folder, results, checks, report, signals and exit codes as Run; see
-// [deadletter.Replay] for the order, the claims and o. Of o the queue in Filter,
-// Clock and Logger are c's; Concurrency 0 is c.Workers. A letter is acked when
-// its result is stored.
+// folder, results, checks, progress, heartbeat, signals and exit codes as Run;
+// see [deadletter.Replay] for the order, the claims and o. Of o the queue in
+// Filter, Clock and Logger are c's; Concurrency 0 is c.Workers. c.Owner pays for
+// letters without an owner. The report goes to replay.json in Dir unless
+// c.Report names a file, so that of the last run stays.
 //
-// Of c it does not use Hold, Until, Patience and AllowEmpty: a replay ends at the
-// first refusal, and no letters are a success unless o's Filter asks for some.
-// In the report Total is the letters that matched; those that failed again are
-// dead, those that were refused or not tried are pending.
+// A letter is acked when its result is stored and synced. One whose item has a
+// valid result from this input and Version is acked unsent, and so is, with a
+// warning, one that is older than a result from another input: its input was
+// mended and done since. A letter that Run wrote for an item with Bad set is not
+// sent either: it stays dead until its input is mended. A refused key (401, 402,
+// 403) leaves the letter as it was; three in a row end the replay.
+//
+// Of c it does not use Hold, Until, Patience, Total, Again and AllowEmpty: a
+// replay ends at the first refusal, and no letters are a success unless o's
+// Filter asks for some. In the report Total is the letters that matched and those
+// that would but for their state: what failed again, is quarantined or has no
+// input is dead; what was refused, not tried, or is claimed by another replay is
+// pending, and a warning names that one and until when it has them.
 func Replay(ctx context.Context, c Config, store deadletter.Store, handle Handle, o deadletter.Options) (Report, error) {
+	if c.Report == "" && c.Dir != "" {
+		c.Report = filepath.Join(c.Dir, "replay.json")
+	}
 	c, err := c.filled(handle)
 	if nils.In(store) {
 		err = errors.Join(err, errors.New("batch: the store is missing"))
@@ -41,70 +52,6 @@ func Replay(ctx context.Context, c Config, store deadletter.Store, handle Handle
 	return r.end(func() { r.replay(ctx, store, o, asked) })
 }
 
-// replayed is what the sends of a replay share.
-type replayed struct {
-	*run
-	user func(deadletter.Result) // the caller's OnResult
-
-	mu       sync.Mutex
-	sent     map[string]*flight // by record id
-	returned map[string]bool    // record ids of those that failed again
-	drained  string             // why nothing more is sent
-}
-
-// sendsNoMore ends a replay after the sends in flight.
-type sendsNoMore string
-
-func (d sendsNoMore) Error() string { return "batch: nothing more is sent: " + string(d) }
-
-// RefusedBy is the reason: the letter stays as it was.
-func (d sendsNoMore) RefusedBy() string { return string(d) }
-
-// replay replays what matches; asked says that o asks for some letters.
-func (r *run) replay(ctx context.Context, store deadletter.Store, o deadletter.Options, asked bool) {
-	p := &replayed{run: r, user: o.OnResult, sent: map[string]*flight{}, returned: map[string]bool{}}
-	o.Filter.Queue, o.Clock, o.Logger, o.OnResult = r.cfg.Letters.Name(), r.cfg.Clock, r.cfg.Logger, p.result
-	if o.Concurrency == 0 {
-		o.Concurrency = r.cfg.Workers
-	}
-	rctx, cancel := context.WithCancelCause(ctx)
-	ended, quiet := make(chan struct{}), make(chan os.Signal, 1)
-	var watch sync.WaitGroup
-	watch.Go(func() { p.listen(cancel, ended, quiet) })
-	rep, err := deadletter.Replay(rctx, store, p.send, o)
-	close(ended)
-	watch.Wait()
-	cancel(nil)
-	select {
-	case r.signal = <-quiet:
-	default:
-	}
-
-	r.report.Done = int64(rep.Acked)
-	r.report.Dead = int64(rep.Returned + rep.Quarantined)
-	r.report.Pending = int64(max(0, rep.Matched-rep.Acked-rep.Returned-rep.Quarantined))
-	if r.report.Pending > 0 {
-		p.namePending(context.WithoutCancel(ctx), store, o.Filter)
-	}
-	r.report.StoppedBy = rep.StoppedBy
-	r.cause = err
-	switch {
-	case errors.Is(err, deadletter.ErrNoMatch):
-		// There are none of this queue's, unless some were asked for.
-		r.cfg.AllowEmpty = !asked
-		if !asked {
-			r.cause = nil
-		}
-	case rep.StoppedBy != "":
-		r.reasons[rep.StoppedBy] = true
-		r.report.Refusal = redact.Err(err, maxText)
-	case ctx.Err() != nil:
-		r.reasons["cancelled"] = true
-	case err != nil && !errors.Is(err, deadletter.ErrPartial):
-		r.reasons["lost"] = true
-	}
-}
-
 // check reports whether o asks for some letters and not for whatever there is,
 // and what is wrong with it, by the rules of deadletter.Replay: these are what it
 // says of a store without letters.
@@ -117,127 +64,173 @@ func check(o deadletter.Options) (asked bool, err error) {
 	return false, err
 }
 
-// namePending names the letters that were not tried or not counted.
-func (p *replayed) namePending(ctx context.Context, store deadletter.Store, f deadletter.Filter) {
-	f.After, f.Limit = deadletter.Cursor{}, 0
-	if len(f.States) == 0 {
-		f.States = []deadletter.State{deadletter.Dead}
+// replayed is a replay at work. Its fields belong to the goroutine of Replay,
+// save where they say otherwise.
+type replayed struct {
+	*run
+	letters deadletter.Store
+	o       deadletter.Options
+	landed  chan deadletter.Result // claims that have ended
+	ended   chan replayEnd
+	counted map[string]bool // record ids of the letters that are in the report
+
+	first    chan struct{} // holds one element while a letter is sent alone
+	proven   chan struct{} // closed: an item was done, the others need not wait for each other
+	stopping chan struct{} // closed: nothing more is sent
+
+	mu   sync.Mutex // guards what follows
+	open map[string]*resend
+	keys int     // refused in a row
+	stop *noMore // why nothing more is sent
+	all  int     // letters to come, for the progress; 0 = not known
+}
+
+// replayEnd is how the work of a replay has ended.
+type replayEnd struct {
+	rep      deadletter.Report
+	err      error
+	panicked any
+}
+
+// replay replays what matches; asked says that o asks for some letters.
+func (r *run) replay(ctx context.Context, store deadletter.Store, o deadletter.Options, asked bool) {
+	p := &replayed{
+		run: r, letters: store, o: o, landed: make(chan deadletter.Result), ended: make(chan replayEnd, 1), counted: map[string]bool{},
+		first: make(chan struct{}, 1), proven: make(chan struct{}), stopping: make(chan struct{}), open: map[string]*resend{},
 	}
-	for rec, err := range store.List(ctx, f) {
-		if err != nil {
-			p.warn("name the letters that are left: %v", err)
-			if !errors.Is(err, deadletter.ErrCorrupt) {
-				return
-			}
-			continue
+	p.o.Filter.Queue, p.o.Clock, p.o.Logger = r.cfg.Letters.Name(), r.cfg.Clock, r.cfg.Logger
+	p.o.OnResult = func(res deadletter.Result) {
+		p.landed <- res
+		if o.OnResult != nil {
+			o.OnResult(res)
 		}
-		if !p.returned[rec.ID] {
-			addName(&p.report.PendingItems, nameOf(rec))
+	}
+	if o.Concurrency == 0 {
+		p.o.Concurrency = r.cfg.Workers
+	}
+	end := p.turn(ctx)
+	clear(r.flights)
+	if end.panicked != nil {
+		panic(end.panicked)
+	}
+	rep := &r.report
+	rep.StoppedBy, r.cause = end.rep.StoppedBy, end.err
+	if err := p.countLeft(context.WithoutCancel(ctx)); err != nil {
+		rep.Uncounted, r.reasons["lost"] = true, true
+		r.cause = errors.Join(r.cause, err)
+	}
+	// Those that are asked for and not there are no success.
+	r.cfg.AllowEmpty = !asked || end.rep.Matched > 0
+	switch err := end.err; {
+	case errors.Is(err, deadletter.ErrNoMatch):
+		if !asked || rep.Dead+rep.Pending > 0 {
+			r.cause = nil
 		}
+	case errors.Is(err, deadletter.ErrPartial):
+		if rep.Pending == 0 {
+			r.cause = nil // it means those without an input
+		}
+	case rep.StoppedBy != "":
+		r.reasons[rep.StoppedBy] = true
+		rep.Refusal = redact.Err(err, maxText)
+	case ctx.Err() != nil:
+		r.reasons["cancelled"] = true
+	case err != nil:
+		r.reasons["lost"] = true
 	}
 }
 
-// listen hears the signals: the first drains, the second cancels, as does the
-// end of the grace after the first.
-func (p *replayed) listen(cancel context.CancelCauseFunc, ended <-chan struct{}, first chan<- os.Signal) {
-	var grace <-chan time.Time
+// turn has the letters replayed, and meanwhile counts, looks at the time and
+// hears the signals: the first drains, the second cancels, as does the end of the
+// grace after the first.
+func (p *replayed) turn(ctx context.Context) replayEnd {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	go p.work(ctx)
+	p.show = newProgress(p.cfg.Progress, p.began)
+	defer func() { p.show.end(p.status()) }()
+	var (
+		clk     = p.cfg.Clock
+		ticks   = clk.After(p.show.every())
+		signals = p.signals
+		grace   <-chan time.Time
+	)
 	for {
 		select {
-		case <-ended:
-			return
-		case s := <-p.signals:
-			if grace != nil {
+		case res := <-p.landed:
+			p.land(res)
+		case end := <-p.ended:
+			return end
+		case s, ok := <-signals:
+			switch {
+			case !ok:
+				signals = nil
+			case p.signal != nil:
 				cancel(fmt.Errorf("batch: a second signal: %v", s))
-				continue
+			default:
+				p.signal = s
+				p.draining(s)
+				_ = p.halt("signal", nil)
+				grace = clk.After(p.cfg.Grace)
 			}
-			first <- s
-			p.draining(s)
-			p.drain("signal")
-			grace = p.cfg.Clock.After(p.cfg.Grace)
 		case <-grace:
 			cancel(fmt.Errorf("batch: calls in flight took longer than %v", p.cfg.Grace))
+		case <-ticks:
+			p.look(clk.Now())
+			ticks = clk.After(p.show.every())
 		}
 	}
 }
 
-func (p *replayed) drain(why string) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.drained == "" {
-		p.drained = why
-	}
-}
-
-// nameOf returns the id of a letter's item. A letter that was kept without one,
-// or under one that is no text, goes by its own: two of them must not meet in
-// one result.
-func nameOf(rec deadletter.Record) string {
-	if deadletter.ID(rec.Queue, rec.ItemID) != rec.ID {
-		return rec.ID
-	}
-	return rec.ItemID
-}
-
-// send does a letter's item.
-func (p *replayed) send(ctx context.Context, rec deadletter.Record) error {
-	p.mu.Lock()
-	why := p.drained
-	p.mu.Unlock()
-	if why != "" {
-		return sendsNoMore(why)
-	}
-	it := Item{ID: nameOf(rec), Input: rec.Payload, Estimate: rec.EstTokens, Labels: maps.Clone(rec.Labels)}
-	delete(it.Labels, inputLabel)
-	if p.cfg.Version != "" {
-		delete(it.Labels, versionLabel)
-	}
-	f := &flight{entry: newEntry(it, 0), box: call.With(ctx), began: p.cfg.Clock.Now()}
-	p.mu.Lock()
-	p.sent[rec.ID] = f
-	p.mu.Unlock()
-
-	data := p.try(ctx, f, nil)
-	if f.err != nil {
-		return f.err
-	}
-	err := p.store(ctx, f, data)
-	if err != nil {
-		// The letter stays, and the next one's answer would be lost as well.
-		p.drain("lost")
-	}
-	return err
-}
-
-// result counts a letter whose claim has ended. One runs at a time.
-func (p *replayed) result(res deadletter.Result) {
-	p.mu.Lock()
-	f := p.sent[res.Record.ID]
-	delete(p.sent, res.Record.ID)
-	p.mu.Unlock()
-	id := nameOf(res.Record)
-	if f != nil {
-		f.err = res.Err
-		if res.Err != nil && call.RefusedBy(res.Err) != "" {
-			f.fate = refused
-		}
-		n := f.calls(true)
-		p.calls += n
-		if n > 0 {
-			p.called++
+// work replays the letters, in a goroutine of its own.
+func (p *replayed) work(ctx context.Context) {
+	end := replayEnd{err: errors.New("batch: the store has ended its goroutine")}
+	defer func() {
+		end.panicked = recover()
+		p.ended <- end
+	}()
+	if p.cfg.Progress != nil {
+		f := p.o.Filter
+		f.States = p.states()
+		if s, err := p.letters.Stats(ctx, f); err == nil { // else the replay tells
+			p.mu.Lock()
+			p.all = s.Letters()
+			p.mu.Unlock()
 		}
 	}
-	switch {
-	case res.Kept != nil:
-		p.warn("%s: the claim of its letter did not end as it should: %v", id, res.Kept)
-	case res.Verb == deadletter.Ack && f != nil:
-		p.meter.item(p.cfg.Clock.Now().Sub(f.began))
-	case res.Verb == deadletter.Return || res.Verb == deadletter.Quarantine:
-		addName(&p.report.DeadItems, id)
-		p.returned[res.Record.ID] = true
-		failure := deadletter.FailureOf(res.Err)
-		p.failed(failure.Signature, failure.SignatureText)
+	end.rep, end.err = deadletter.Replay(ctx, p.letters, p.send, p.o)
+}
+
+// look looks at the numbers and tells who watches.
+func (p *replayed) look(now time.Time) {
+	s := p.status()
+	p.watch(now, false)
+	if p.cfg.Heartbeat != "" && now.Sub(p.beat) >= beatEvery {
+		if err := p.heartbeat(now, "running"); err != nil {
+			p.warn("%v", err)
+		}
 	}
-	if p.user != nil {
-		p.user(res)
+	p.show.line(s)
+}
+
+// status also brings the flights up to date.
+func (p *replayed) status() status {
+	p.mu.Lock()
+	clear(p.flights)
+	for _, f := range p.open {
+		if !f.back {
+			p.flights[f.flight] = struct{}{}
+		}
 	}
+	all := p.all
+	p.mu.Unlock()
+	rep := &p.report
+	s := status{
+		now: p.cfg.Clock.Now(), through: rep.Done + rep.Dead, done: p.doneNow(), dead: rep.Dead, skipped: rep.Skipped + rep.DeadBefore,
+		calls: p.callsNow(), total: all, inFlight: len(p.flights), state: p.lastGauges.State,
+	}
+	if isClosed(p.stopping) {
+		s.state = "stopping"
+	}
+	return s
 }

@@ -30,7 +30,7 @@ func TestReplay(t *testing.T) {
 		time.Sleep(time.Hour)
 		replay := func(fn func(context.Context, batch.Item) ([]byte, error), o deadletter.Options) batch.Report {
 			e.calls = nil
-			rep, _ := e.checked(batch.Replay(t.Context(), e.cfg, e.store, e.handle(fn), o))
+			rep, _ := e.replay(fn, o)
 			return rep
 		}
 		n := 0
@@ -57,7 +57,7 @@ func TestReplay(t *testing.T) {
 		e := newEnv(t)
 		e.run(items(20), func(_ context.Context, it batch.Item) ([]byte, error) { return nil, statusError(400) })
 		time.Sleep(time.Hour)
-		rep, err := e.checked(batch.Replay(t.Context(), e.cfg, e.store, e.handle(nil), deadletter.Options{}))
+		rep, err := e.replay(nil, deadletter.Options{})
 		if diff := cmp.Diff(of(rep), counts{Total: 20, Done: 20, Calls: 20}); diff != "" {
 			t.Errorf("%v (-got +want):\n%s", err, diff)
 		}
@@ -67,21 +67,21 @@ func TestReplay(t *testing.T) {
 			t.Errorf("a run afterwards (-got +want):\n%s", diff)
 		}
 		for _, f := range []deadletter.Filter{{}, {Queue: "another"}, {Limit: 5}, {IDs: []string{}}} { // none of them asks for any
-			rep, err = e.checked(batch.Replay(t.Context(), e.cfg, e.store, e.handle(nil), deadletter.Options{Filter: f}))
+			rep, err = e.replay(nil, deadletter.Options{Filter: f})
 			if rep.Exit != 0 {
 				t.Errorf("nothing to replay by %+v: %v, %v", f, rep, err)
 			}
 		}
-		rep, err = e.checked(batch.Replay(t.Context(), e.cfg, e.store, e.handle(nil), deadletter.Options{Filter: deadletter.Filter{Owner: "nobody"}}))
+		rep, err = e.replay(nil, deadletter.Options{Filter: deadletter.Filter{Owner: "nobody"}})
 		if rep.Exit != 1 || !errors.Is(err, deadletter.ErrNoMatch) {
 			t.Errorf("asked for what is not there: %v, %v", rep, err)
 		}
-		before := e.written()
+		before := e.file("replay.json")
 		rep, err = batch.Replay(t.Context(), e.cfg, e.store, e.handle(nil), deadletter.Options{Concurrency: -1, Rate: -1})
 		if rep.Exit != 1 || err == nil || !strings.Contains(err.Error(), "Concurrency") || !strings.Contains(err.Error(), "Rate") {
 			t.Errorf("options that cannot be: %v, %v", rep, err)
 		}
-		if diff := cmp.Diff(e.written(), before); diff != "" {
+		if diff := cmp.Diff(e.file("replay.json"), before); diff != "" {
 			t.Errorf("nothing was started, and the report has changed: %s", diff)
 		}
 	})
@@ -107,14 +107,14 @@ func TestReplayStops(t *testing.T) {
 				for i := range c.signals {
 					time.AfterFunc(25*time.Second+time.Duration(i)*2500*time.Millisecond, func() { e.signals <- os.Interrupt })
 				}
-				rep, err := e.checked(batch.Replay(t.Context(), e.cfg, e.store, e.handle(func(ctx context.Context, it batch.Item) ([]byte, error) {
+				rep, err := e.replay(func(ctx context.Context, it batch.Item) ([]byte, error) {
 					select {
 					case <-time.After(10 * time.Second):
 						return []byte("fine"), nil
 					case <-ctx.Done():
 						return nil, ctx.Err()
 					}
-				}), deadletter.Options{Concurrency: 2}))
+				}, deadletter.Options{Concurrency: 2})
 				if rep.Exit != c.exit || rep.Pending == 0 || err == nil || c.signals == 1 && rep.Done != 5 || c.signals == 2 && rep.Done != 3 {
 					t.Errorf("%v, %v", rep, err)
 				}

@@ -1,0 +1,261 @@
+package batch
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"time"
+
+	"github.com/nightfuse/nightfuse/deadletter"
+	"github.com/nightfuse/nightfuse/internal/call"
+)
+
+// resend is a letter that is being sent.
+type resend struct {
+	*flight
+	back bool   // the send has returned; guarded by the replay's lock
+	note string // a warning for the report
+}
+
+// noMore ends a replay after the sends in flight.
+type noMore struct {
+	by  string
+	err error // nil when the reason says it all
+}
+
+func (e *noMore) Error() string {
+	if e.err != nil {
+		return e.err.Error()
+	}
+	return "batch: nothing more is sent: " + e.by
+}
+
+func (e *noMore) Unwrap() error { return e.err }
+
+// RefusedBy is the reason: the letter stays as it was.
+func (e *noMore) RefusedBy() string { return e.by }
+
+// halt has nothing more sent, and returns what a send then says. The first reason
+// counts.
+func (p *replayed) halt(by string, err error) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.stop == nil {
+		p.stop = &noMore{by, err}
+		close(p.stopping)
+	}
+	return p.stop
+}
+
+// stopped returns why nothing more is sent, nil while something is.
+func (p *replayed) stopped() error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.stop == nil {
+		return nil
+	}
+	return p.stop
+}
+
+// nameOf returns the id of a letter's item. A letter that was kept without one,
+// or under one that is no text, goes by its own: two of them must not meet in
+// one result.
+func nameOf(rec deadletter.Record) string {
+	if deadletter.ID(rec.Queue, rec.ItemID) != rec.ID {
+		return rec.ID
+	}
+	return rec.ItemID
+}
+
+// take makes the flight of a letter.
+func (p *replayed) take(ctx context.Context, rec deadletter.Record) *resend {
+	it := Item{ID: nameOf(rec), Input: rec.Payload, Estimate: rec.EstTokens, Labels: maps.Clone(rec.Labels)}
+	delete(it.Labels, inputLabel)
+	if p.cfg.Version != "" {
+		delete(it.Labels, versionLabel)
+	}
+	f := &resend{flight: &flight{entry: newEntry(it, 0), box: call.With(ctx), began: p.cfg.Clock.Now()}}
+	if f.box.Owner == "" {
+		f.box.Owner = p.cfg.Owner
+	}
+	p.mu.Lock()
+	p.open[rec.ID] = f
+	p.mu.Unlock()
+	return f
+}
+
+// send does a letter's item, unless it is done or cannot be.
+func (p *replayed) send(ctx context.Context, rec deadletter.Record) error {
+	if err := p.stopped(); err != nil {
+		return err
+	}
+	f := p.take(ctx, rec)
+	defer func() {
+		p.mu.Lock()
+		f.back = true
+		p.mu.Unlock()
+	}()
+	has, err := p.hasResult(ctx, f, rec)
+	switch {
+	case err != nil:
+		return p.halt("lost", err) // what the folder holds would be paid for again
+	case has:
+		return p.synced(ctx, f)
+	case rec.Labels[badLabel] != "":
+		f.fate = dead
+		return &call.Stays{Err: errors.New(rec.Err)}
+	}
+	// The others wait until one was done. That deadletter.Replay sends alone as
+	// well does not help once a letter was acked unsent.
+	select {
+	case p.first <- struct{}{}:
+		defer func() { <-p.first }()
+	case <-p.proven:
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	if err := p.stopped(); err != nil {
+		return err
+	}
+	data := p.try(ctx, f.flight, p.stopping)
+	if f.err != nil {
+		return p.judged(ctx, f)
+	}
+	p.answered()
+	if err := p.store(ctx, f.flight, data); err != nil {
+		return p.unkept(f, err)
+	}
+	return p.synced(ctx, f)
+}
+
+// hasResult reports whether the item of a letter has a result that says there is
+// nothing to do.
+func (p *replayed) hasResult(ctx context.Context, f *resend, rec deadletter.Record) (bool, error) {
+	res, ok, err := p.results.Load(context.WithoutCancel(ctx), f.entry.it.ID)
+	switch {
+	case err != nil || !ok:
+		return false, err
+	case res.InputHash == f.entry.hash:
+		return res.Version == p.cfg.Version && p.valid(f.entry.it, res.Data) == nil, nil
+	case rec.LastFailedAt.After(res.At):
+		return false, nil // the input has changed, and failed
+	}
+	f.note = fmt.Sprintf("%s: its letter of %s is acked unsent: a result from another input was stored at %s",
+		f.entry.it.ID, rec.LastFailedAt.UTC().Format(time.RFC3339), res.At.UTC().Format(time.RFC3339))
+	return true, nil
+}
+
+// synced returns when the result of f survives a power cut: the letter is all
+// that would tell of it.
+func (p *replayed) synced(ctx context.Context, f *resend) error {
+	if err := p.results.Sync(context.WithoutCancel(ctx)); err != nil {
+		return p.unkept(f, err)
+	}
+	f.fate = done
+	return nil
+}
+
+// unkept ends the replay: the next result would be lost as well. The letter
+// stays as it was.
+func (p *replayed) unkept(f *resend, err error) error {
+	f.fate = lost
+	return p.halt("lost", err)
+}
+
+// judged says what the failure of f means.
+func (p *replayed) judged(ctx context.Context, f *resend) error {
+	refusal := f.box.Item.Refusal()
+	if refusal == nil && call.RefusedBy(f.err) != "" {
+		refusal = f.err
+	}
+	status := deadletter.FailureOf(f.err).Status
+	if status == 0 {
+		status = call.StatusCode(f.box.Item.Failure())
+	}
+	switch {
+	case refusal != nil:
+		f.fate = refused
+		_ = p.halt(call.RefusedBy(refusal), refusal) // those that wait to go alone
+		return f.err
+	case ctx.Err() != nil:
+		return f.err
+	case ofTheKey(status):
+		f.fate = unauthed
+		if p.keyRefused() >= maxRefusedKeys {
+			return p.halt("auth", f.err)
+		}
+		return &call.Stays{Err: f.err}
+	}
+	p.mu.Lock()
+	p.keys = 0
+	p.mu.Unlock()
+	return f.err
+}
+
+// keyRefused counts a refused key and returns how many there were in a row.
+func (p *replayed) keyRefused() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.keys++
+	return p.keys
+}
+
+// answered notes that an item was done.
+func (p *replayed) answered() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.keys = 0
+	if !isClosed(p.proven) {
+		close(p.proven)
+	}
+}
+
+// land counts a letter whose claim has ended.
+func (p *replayed) land(res deadletter.Result) {
+	p.mu.Lock()
+	f := p.open[res.Record.ID]
+	delete(p.open, res.Record.ID)
+	p.mu.Unlock()
+	rep, id := &p.report, nameOf(res.Record)
+	var end fate // pending: where it is found at the end decides
+	if f != nil {
+		end, f.err = f.fate, res.Err
+		n := f.calls(true)
+		p.calls += n
+		if n > 0 {
+			p.called++
+		}
+		if f.note != "" {
+			p.warn("%s", f.note)
+		}
+	}
+	failure := deadletter.FailureOf(res.Err)
+	switch {
+	case res.Kept != nil:
+		p.warn("%s: the claim of its letter did not end as it should: %v", id, res.Kept)
+		return
+	case res.Verb == deadletter.Ack:
+		rep.Done++
+		if f.tries > 0 {
+			p.meter.item(p.cfg.Clock.Now().Sub(f.began))
+			clear(p.alarms.repeats)
+		} else {
+			rep.Skipped++
+		}
+	case res.Verb == deadletter.Return || res.Verb == deadletter.Quarantine:
+		rep.Dead++
+		addName(&rep.DeadItems, id)
+		p.failed(failure.Signature, failure.SignatureText)
+	case end == dead:
+		rep.Dead++
+		rep.DeadBefore++
+		addName(&rep.DeadItems, id)
+	default:
+		if end == unauthed {
+			p.failed(failure.Signature, failure.SignatureText)
+		}
+		return
+	}
+	p.counted[res.Record.ID] = true
+}
