@@ -18,6 +18,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/nightfuse/nightfuse/deadletter/batch"
+	"github.com/nightfuse/nightfuse/deadletter/fixture/nighttest"
 )
 
 // The report's form is what other programs read: members are added to the file
@@ -134,17 +135,30 @@ func (k failing) Load(context.Context, string) (batch.Result, bool, error) {
 func (k failing) Store(context.Context, batch.Result) error { return k.store }
 func (k failing) Sync(context.Context) error                { return k.sync }
 
-// Names end at ten thousand of a kind. The counts do not.
+// Names end at ten thousand of a kind. The counts do not, and what package
+// nighttest's guide makes of them holds.
 func TestNamesAreBounded(t *testing.T) {
 	t.Parallel()
 	e := newEnv(t)
-	e.cfg.Results = &ones{}
-	rep, _ := batch.Run(t.Context(), e.cfg, items(10_050), e.handle(func(context.Context, batch.Item) ([]byte, error) {
-		return nil, silent("breaker")
+	e.cfg.Workers = 1
+	rep, _ := batch.Run(t.Context(), e.cfg, items(10_050), e.handle(func(_ context.Context, it batch.Item) ([]byte, error) {
+		if len(e.calls) > 1 {
+			return nil, silent("breaker")
+		}
+		return []byte("fine"), nil
 	}))
-	if rep.Pending != 10_050 || len(rep.PendingItems) != 10_000 {
-		t.Errorf("%d pending, %d named", rep.Pending, len(rep.PendingItems))
+	if rep.Done != 1 || rep.Pending != 10_049 || len(rep.PendingItems) != 10_000 {
+		t.Errorf("%v, %d named", rep, len(rep.PendingItems))
 	}
+	unnamed := int(rep.Dead+rep.Pending+rep.Lost) - len(rep.DeadItems) - len(rep.PendingItems) - len(rep.LostItems)
+	night := nighttest.Night{
+		Total: int(rep.Total) - unnamed, Dead: rep.DeadItems, Pending: rep.PendingItems, Lost: rep.LostItems,
+		Results: results(t, e).All(func(err error) { t.Error(err) }),
+	}
+	for id := range night.Results {
+		night.Done = append(night.Done, id)
+	}
+	nighttest.Conserved(t, night)
 }
 
 // A run that cannot say in its report that all is done has not done all: whoever
