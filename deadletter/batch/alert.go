@@ -20,9 +20,9 @@ type AlertKind string
 // The alerts. Each is raised once a run; a trip once for each time, a signature
 // once for each signature.
 const (
-	CallsPerDone AlertKind = "calls_per_done" // over 15 minutes, or a shorter run in all, more than 1.2 calls per item done
+	CallsPerDone AlertKind = "calls_per_done" // over 15 minutes, or a shorter run in all, more than 1.2 calls per item done; or calls and nothing done at the end
 	Tripped      AlertKind = "trip"           // the breaker opened
-	Repeating    AlertKind = "signature"      // the same failure RepeatTrip-1 times since an item was done
+	Repeating    AlertKind = "signature"      // RepeatTrip-1 items ended with the same failure since an item was done
 	StuckItems   AlertKind = "stuck"          // the slowest twentieth is twice as slow as at first, the middle is not
 )
 
@@ -60,8 +60,11 @@ func (r *run) watch(now time.Time, ended bool) {
 	r.watched = now
 	calls := r.callsNow()
 	s, full := r.meter.perDone(now, calls, r.doneNow())
-	if (full || ended && s.calls >= minAlertCalls) && s.tooMany() {
+	switch {
+	case (full || ended && s.calls >= minAlertCalls) && s.tooMany():
 		r.alert(CallsPerDone, string(CallsPerDone), "%d calls for %d items done in the last %v", s.calls, s.done, min(window, now.Sub(r.began)).Round(time.Second))
+	case ended && calls > 0 && r.doneNow() == 0:
+		r.alert(CallsPerDone, string(CallsPerDone), "%d calls in this run, and no item done", calls)
 	}
 	if st := r.meter.stuck(now); st != nil {
 		r.stuck = st

@@ -97,17 +97,28 @@ func TestStormRaisesEachOnce(t *testing.T) {
 	})
 }
 
-// A run too short for a window is judged at its end; nothing done is the worst.
+// A run too short for a window is judged at its end; nothing done is the worst,
+// after however few calls. A run without a call has nothing to tell.
 func TestShortStorm(t *testing.T) {
 	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		e := newEnv(t)
-		e.cfg.RepeatTrip = -1
-		got, rep := raised(t, e, 30, func(context.Context, batch.Item) ([]byte, error) { return nil, statusError(500) })
-		if diff := cmp.Diff(got, map[batch.AlertKind]int{batch.CallsPerDone: 1}); diff != "" || rep.CallsPerDone != nil {
-			t.Errorf("calls per done %v, alerts (-got +want):\n%s", rep.CallsPerDone, diff)
-		}
-	})
+	for _, c := range []struct {
+		items int
+		err   error
+		want  map[batch.AlertKind]int
+	}{
+		{30, statusError(500), map[batch.AlertKind]int{batch.CallsPerDone: 1}},
+		{1, statusError(400), map[batch.AlertKind]int{batch.CallsPerDone: 1}},
+		{30, silent("budget"), map[batch.AlertKind]int{}},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			e := newEnv(t)
+			e.cfg.RepeatTrip = -1
+			got, rep := raised(t, e, c.items, func(context.Context, batch.Item) ([]byte, error) { return nil, c.err })
+			if diff := cmp.Diff(got, c.want); diff != "" || rep.CallsPerDone != nil {
+				t.Errorf("%d items, %v: calls per done %v, alerts (-got +want):\n%s", c.items, c.err, rep.CallsPerDone, diff)
+			}
+		})
+	}
 }
 
 func TestStuckItemsAreTold(t *testing.T) {

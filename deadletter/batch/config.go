@@ -42,8 +42,13 @@ type Config struct {
 	Grace    time.Duration // how long calls in flight may take after a signal or the end of patience; 0 = 30s
 
 	Again      bool // do the items with a dead letter again, too
-	AllowEmpty bool // no items at all is a success, not an error
-	RepeatTrip int  // the breaker's, for the alert one failure before it; 0 = 5, <0 = no such alert
+	AllowEmpty bool // a run without items is a success, not an error
+
+	// RepeatTrip is the breaker's: one failed item before so many have the same
+	// signature an alert is raised. The breaker sees the calls, the run the items
+	// that have ended: where many are out at once, or a retry tries them again, the
+	// breaker opens before it. 0 = 5, <0 = no such alert.
+	RepeatTrip int
 
 	// Gauges is asked for what only the guards know, about once a second. If it
 	// panics, that is logged and its last answer stands. nil = the report has

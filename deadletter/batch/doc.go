@@ -104,9 +104,10 @@
 // items are done again.
 //
 //	alert            is raised when
-//	calls_per_done   over 15 minutes more than 1.2 calls were made per item done; at the end of a shorter run from 20 calls on
+//	calls_per_done   over 15 minutes more than 1.2 calls were made per item done; at the end of a shorter run from 20 calls on,
+//	                 or from the first on when no item was done
 //	trip             Gauges.Trips grew
-//	signature        RepeatTrip-1 items failed with one signature since an item was done
+//	signature        RepeatTrip-1 items ended with one signature since an item was done (a breaker may open before they have ended)
 //	stuck            in 15 minutes p95 is twice that of the first 15 and p50 at most 1.25 times it, of 100 items each
 //
 // # Memory
