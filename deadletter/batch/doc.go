@@ -58,7 +58,7 @@
 //	Validate refused it twice, or the handle failed       dead again, quarantined after Options.MaxReplays
 //	401 402 403                                           left, pending; three in a row end the replay
 //	a guard refused, cancelled, the result was not kept   as it was, pending; the replay ends
-//	it is claimed by another replay, or a killed one      left, pending, with a warning until when
+//	it is claimed, by a replay in another folder          left, pending, with a warning until when
 //	it is quarantined                                     left, dead, unless the Filter names that state
 //
 // What is left or as it was does not count as a replay of the letter.

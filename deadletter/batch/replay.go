@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
+	"strconv"
 	"sync"
 	"time"
 
@@ -16,8 +18,9 @@ import (
 // Replay does the items of the dead letters in store once more, with the same
 // folder, results, checks, progress, heartbeat, signals and exit codes as Run;
 // see [deadletter.Replay] for the order, the claims and o. Of o the queue in
-// Filter, Clock and Logger are c's; Concurrency 0 is c.Workers. c.Owner pays for
-// letters without an owner. The report goes to replay.json in Dir unless
+// Filter, Clock and Logger are c's; Concurrency 0 is c.Workers, and By "" names the
+// folder as well: the claims of a replay in it that was killed are taken over.
+// c.Owner pays for letters without an owner. The report goes to replay.json in Dir unless
 // c.Report names a file, so that of the last run stays.
 //
 // A letter is acked when its result is stored and synced. One whose item has a
@@ -72,6 +75,7 @@ type replayed struct {
 	o       deadletter.Options
 	landed  chan deadletter.Result // claims that have ended
 	ended   chan replayEnd
+	claimer string          // the name of replays in this folder, without the pid; "" = not to be told
 	counted map[string]bool // record ids of the letters that are in the report
 
 	first    chan struct{} // holds one element while a letter is sent alone
@@ -107,6 +111,9 @@ func (r *run) replay(ctx context.Context, store deadletter.Store, o deadletter.O
 	}
 	if o.Concurrency == 0 {
 		p.o.Concurrency = r.cfg.Workers
+	}
+	if p.claimer = claimerOf(r.cfg.Dir); o.By == "" && p.claimer != "" {
+		p.o.By = p.claimer + strconv.Itoa(os.Getpid())
 	}
 	end := p.turn(ctx)
 	clear(r.flights)
@@ -189,6 +196,9 @@ func (p *replayed) work(ctx context.Context) {
 		end.panicked = recover()
 		p.ended <- end
 	}()
+	if p.claimer != "" && !p.o.DryRun {
+		p.takeOver(ctx)
+	}
 	if p.cfg.Progress != nil {
 		f := p.o.Filter
 		f.States = p.states()

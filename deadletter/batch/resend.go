@@ -169,10 +169,7 @@ func (p *replayed) judged(ctx context.Context, f *resend) error {
 	if refusal == nil && call.RefusedBy(f.err) != "" {
 		refusal = f.err
 	}
-	status := deadletter.FailureOf(f.err).Status
-	if status == 0 {
-		status = call.StatusCode(f.box.Item.Failure())
-	}
+	f.failure = deadletter.FailureOf(&call.Met{Box: f.box, Err: f.err})
 	switch {
 	case refusal != nil:
 		f.fate = refused
@@ -180,7 +177,7 @@ func (p *replayed) judged(ctx context.Context, f *resend) error {
 		return f.err
 	case ctx.Err() != nil:
 		return f.err
-	case ofTheKey(status):
+	case ofTheKey(f.failure.Status):
 		f.fate = unauthed
 		if p.keyRefused() >= maxRefusedKeys {
 			return p.halt("auth", f.err)
@@ -218,9 +215,15 @@ func (p *replayed) land(res deadletter.Result) {
 	delete(p.open, res.Record.ID)
 	p.mu.Unlock()
 	rep, id := &p.report, nameOf(res.Record)
-	var end fate // pending: where it is found at the end decides
+	var (
+		end     fate // pending: where it is found at the end decides
+		failure = deadletter.FailureOf(res.Err)
+	)
 	if f != nil {
 		end, f.err = f.fate, res.Err
+		if f.failure.Signature != "" {
+			failure = f.failure
+		}
 		n := f.calls(true)
 		p.calls += n
 		if n > 0 {
@@ -230,7 +233,6 @@ func (p *replayed) land(res deadletter.Result) {
 			p.warn("%s", f.note)
 		}
 	}
-	failure := deadletter.FailureOf(res.Err)
 	switch {
 	case res.Kept != nil:
 		p.warn("%s: the claim of its letter did not end as it should: %v", id, res.Kept)
