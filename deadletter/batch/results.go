@@ -105,9 +105,9 @@ type resultFile struct {
 }
 
 // Path returns the name of the file of an item, whether it exists or not. An id
-// that is a plain lower-case file name is the beginning of it; of another one
-// what is plain, and a hash that tells it from all others also where the file
-// system folds case.
+// that is a plain lower-case file name of five characters or more, and no device
+// on Windows (nul.txt), is the beginning of it; of another one what is plain, and
+// a hash that tells it from all others also where the file system folds case.
 func (f *Folder) Path(item string) string {
 	var b strings.Builder
 	plain := item != ""
@@ -129,12 +129,22 @@ func (f *Folder) Path(item string) string {
 		name, plain = name[:120], false
 	}
 	// A name with the form of a hashed one is hashed, or it could meet that one;
-	// so are the names of devices on Windows, which are short.
-	if !plain || len(name) < 5 || hashed(name) {
+	// so are those of devices on Windows, whatever follows a dot, and all as short.
+	if !plain || len(name) < 5 || device(name) || hashed(name) {
 		sum := sha256.Sum256([]byte(item))
 		name += "-" + hex.EncodeToString(sum[:8])
 	}
 	return filepath.Join(f.dir, name+suffix)
+}
+
+// device reports whether Windows takes name for a device's.
+func device(name string) bool {
+	stem, _, _ := strings.Cut(name, ".")
+	switch stem {
+	case "con", "prn", "aux", "nul":
+		return true
+	}
+	return len(stem) == 4 && (stem[:3] == "com" || stem[:3] == "lpt") && '0' <= stem[3] && stem[3] <= '9'
 }
 
 // hashed reports whether name ends in what Path puts behind a name.

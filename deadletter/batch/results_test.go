@@ -66,6 +66,14 @@ func TestFolder(t *testing.T) {
 	if f.Path("doc.json") != filepath.Join(dir, "doc.json.result.json") {
 		t.Errorf("a plain name is %s", f.Path("doc.json"))
 	}
+	for id, plain := range map[string]bool{
+		"nul": false, "nul.txt": false, "aux.tar.gz": false, "com1.json": false, "lpt0.x": false,
+		"null.txt": true, "com10.json": true, "com.json": true, "my.nul": true, "console.log": true,
+	} {
+		if got := filepath.Base(f.Path(id)) == id+".result.json"; got != plain {
+			t.Errorf("%q is kept in %s: a device on Windows is to have a hash, and no other", id, f.Path(id))
+		}
+	}
 	// Nobody can name an item after the file of another.
 	base := strings.TrimSuffix(filepath.Base(f.Path("a/b")), ".result.json")
 	if f.Path(base) == f.Path("a/b") {
