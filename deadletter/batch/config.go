@@ -61,7 +61,7 @@ type Config struct {
 	Signals <-chan os.Signal
 
 	Report    string // file for the JSON report; "" = report.json in Dir, of Replay replay.json
-	Heartbeat string // file rewritten every 15 s, for an external watcher; "" = none
+	Heartbeat string // file rewritten every 15 s, for an external watcher; "" = none. Once the run is under way, a write that fails is a warning
 
 	Progress io.Writer    // nil = none. On a terminal one line, written over; else a line every 30 s
 	OnAlert  func(Alert)  // every alert once, as it is raised, with no lock held; a panic in it is logged

@@ -19,7 +19,8 @@ func TestExitOrder(t *testing.T) {
 	}{
 		{143, "interrupted: terminated", func(r *run) { r.signal = syscall.SIGTERM }},
 		{130, "interrupted: the context", func(r *run) { r.reasons["cancelled"] = true }},
-		{5, "failed: the items' iterator", func(r *run) { r.reasons["panic"] = true }},
+		{5, "failed: the items' iterator", func(r *run) { r.reasons["panic"], r.broken = true, "the items' iterator" }},
+		{5, "failed: the caller's code", func(r *run) { r.reasons["panic"] = true }},
 		{5, "failed: a result or a dead letter", func(r *run) { r.reasons["lost"], r.report.Lost = true, 1 }},
 		{3, "stopped: the budget", func(r *run) { r.reasons["budget"], r.report.StoppedBy = true, "budget" }},
 		{2, "stopped: the breaker", func(r *run) {

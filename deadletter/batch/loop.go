@@ -68,7 +68,7 @@ func (r *run) loop(ctx context.Context, items iter.Seq[Item]) {
 		l.leaveSource()
 	}
 	if l.ended && l.src.panicked != nil {
-		r.report.Uncounted = true
+		r.report.Uncounted, r.broken = true, "the items' iterator"
 		panic(fmt.Sprintf("batch: the items' iterator panicked: %v\n\n%s", l.src.panicked, l.src.stack))
 	}
 }

@@ -54,7 +54,7 @@ type Report struct {
 	Stuck        *Stuck   `json:"stuck,omitempty"`
 
 	Trips           int64  `json:"trips"`
-	StoppedBy       string `json:"stopped_by,omitempty"` // breaker, budget, pacer, auth, patience, until, signal, lost
+	StoppedBy       string `json:"stopped_by,omitempty"` // signal, cancelled, lost, auth, patience, until, or the guard: its RefusedBy (breaker, budget, pacer, your own), "guard" without one
 	Refusal         string `json:"refusal,omitempty"`    // what the guard said
 	TokensEstimated int64  `json:"tokens_estimated"`
 	TokensActual    int64  `json:"tokens_actual"`
@@ -145,6 +145,9 @@ func (r *run) finish(now time.Time) {
 	}
 	rep.Alerts = append(rep.Alerts, r.alarms.list...)
 	rep.Seconds = max(0, now.Sub(r.began).Seconds())
+	if rep.StoppedBy == "" && r.reasons["cancelled"] {
+		rep.StoppedBy = "cancelled" // before there was a loop to stop, or a replay
+	}
 	rep.Exit, rep.State = r.exit()
 	rep.Complete = rep.Exit == ExitDone
 }
@@ -163,7 +166,7 @@ func (r *run) exit() (int, string) {
 	case has("cancelled"):
 		return ExitSignal + int(syscall.SIGINT), "interrupted: the context has ended"
 	case has("panic"):
-		return ExitLost, "failed: the items' iterator panicked"
+		return ExitLost, "failed: " + cmp.Or(r.broken, "the caller's code") + " panicked"
 	case rep.Lost == 0 && has("lost") && r.cause != nil:
 		return ExitLost, "failed: " + redact.Err(r.cause, maxText)
 	case has("lost") || rep.Lost > 0:

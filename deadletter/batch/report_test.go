@@ -178,3 +178,18 @@ func TestReportThatCannotBeWritten(t *testing.T) {
 		t.Errorf("%v, %q, %v", rep, rep.State, err)
 	}
 }
+
+// The heartbeat is for whoever watches: what is done is done without the last one.
+func TestLastHeartbeatFails(t *testing.T) {
+	t.Parallel()
+	e := newEnv(t)
+	dir := filepath.Join(t.TempDir(), "beats")
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	e.cfg.Heartbeat = filepath.Join(dir, "beat.json")
+	rep, err := e.run(items(1), func(context.Context, batch.Item) ([]byte, error) { return []byte("fine"), os.RemoveAll(dir) })
+	if rep.Exit != 0 || err != nil || len(rep.Warnings) != 1 || !strings.Contains(rep.Warnings[0], "heartbeat") {
+		t.Errorf("%v, %v, warnings %q", rep, err, rep.Warnings)
+	}
+}

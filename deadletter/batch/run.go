@@ -26,8 +26,8 @@ var ErrIncomplete = errors.New("batch: not every item has a result")
 // have ended. The package guide has the rules.
 //
 // The items are read one by one as workers become free, from a goroutine of
-// their own. The error is nil only with exit code 0; the Report holds on every
-// return, and its Exit is what the program should exit with.
+// their own. The error is nil with exit code 0 and only then; the Report holds on
+// every return, and its Exit is what the program should exit with.
 func Run(ctx context.Context, c Config, items iter.Seq[Item], handle Handle) (Report, error) {
 	c, err := c.filled(handle)
 	if items == nil {
@@ -48,7 +48,7 @@ func Run(ctx context.Context, c Config, items iter.Seq[Item], handle Handle) (Re
 			case ctx.Err() != nil:
 				r.reasons["cancelled"] = true
 			default:
-				r.reasons["lost"] = true
+				r.reasons["lost"], r.report.StoppedBy = true, "lost"
 			}
 			return
 		}
@@ -80,9 +80,10 @@ type run struct {
 	report     Report
 	reasons    map[string]bool
 	signal     os.Signal
-	cause      error // why it stopped
-	calls      int64 // of items that have ended
-	called     int64 // items that have made a call
+	cause      error  // why it stopped
+	broken     string // whose code panicked
+	calls      int64  // of items that have ended
+	called     int64  // items that have made a call
 	meter      *meter
 	stuck      *Stuck
 	alarms     alarms
@@ -180,7 +181,9 @@ func (r *run) close() (Report, error) {
 	r.watch(now, true)
 	r.finish(now)
 	if r.cfg.Heartbeat != "" {
-		errs = append(errs, r.heartbeat(now, r.report.State))
+		if err := r.heartbeat(now, r.report.State); err != nil {
+			r.warn("%v", err)
+		}
 	}
 	if err := r.report.write(r.cfg.Report); err != nil {
 		// Whoever reads the file finds "running": not complete.
@@ -189,7 +192,9 @@ func (r *run) close() (Report, error) {
 		}
 		errs = append(errs, err)
 	}
-	errs = append(errs, r.lock.Close())
+	if err := r.lock.Close(); err != nil { // the report is written; the lock ends with the process
+		r.cfg.Logger.Warn(fmt.Sprintf("batch: the folder may stay locked: %v", err), "run", r.cfg.Name)
+	}
 	if r.report.Exit != ExitDone {
 		errs = append([]error{fmt.Errorf("%w: %s", ErrIncomplete, r.report.State)}, append(errs, r.cause)...)
 	}
@@ -249,6 +254,7 @@ func (r *run) readLetters(ctx context.Context) error {
 		select {
 		case l := <-out:
 			if l.panicked != nil {
+				r.broken = "the letters' store"
 				panic(l.panicked)
 			}
 			for _, err := range l.damaged {

@@ -51,7 +51,7 @@ func TestStalledStore(t *testing.T) {
 		{"signal", true, 1, false, 130, "signal", time.Minute},
 		{"signal it does not hear", false, 1, false, 130, "signal", time.Minute + 30*time.Second},
 		{"second signal", false, 2, false, 130, "signal", time.Minute + time.Second},
-		{"cancelled", true, 0, true, 130, "", time.Minute},
+		{"cancelled", true, 0, true, 130, "cancelled", time.Minute},
 		{"nobody there", true, 0, false, 2, "patience", 5 * time.Minute},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -91,7 +91,7 @@ func TestPanickingStore(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() {
-		if p := recover(); p != "no list" || e.written().State == "running" {
+		if p := recover(); p != "no list" || e.written().State != "failed: the letters' store panicked" {
 			t.Errorf("recovered %v, report %+v", p, e.written())
 		}
 	}()
