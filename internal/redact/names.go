@@ -56,13 +56,16 @@ func rank(name string) secrecy {
 		return parameter
 	case weakNames[s]:
 		return weak
-	case strongNames[s], strings.HasPrefix(s, "xamz"), strings.HasPrefix(s, "xgoog"):
+	case strongNames[s]:
 		return strong
 	}
 	for _, end := range strongEnds {
 		if strings.HasSuffix(s, end) {
 			return strong
 		}
+	}
+	if strings.HasPrefix(s, "xamz") || strings.HasPrefix(s, "xgoog") {
+		return weak // dates, modes and media types are among them
 	}
 	return open
 }

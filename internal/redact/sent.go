@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"net/http"
 	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -11,28 +12,45 @@ import (
 // found in any text.
 const minSent = 8
 
-// Sent returns s without the credentials that req carries, in any spelling of
-// case. Upstreams echo them, and a key of no known shape can be told from a word
-// only by whoever sent it. req may be nil.
+// Sent returns s without the credentials that req carries. It is SentBy for one
+// text. req may be nil.
 func Sent(s string, req *http.Request) string {
 	if s == "" || req == nil {
 		return s
 	}
-	for _, secret := range credentials(req) {
-		s = replaceFold(s, secret)
+	return SentBy(req)(s)
+}
+
+// SentBy returns a function that takes the credentials that req carries out of a
+// text, in any spelling of case and as JSON or a URL may escape them. Upstreams
+// echo them, and a key of no known shape can be told from a word only by whoever
+// sent it. The function does not hold on to req, and returns the text itself
+// when there is nothing to hide.
+func SentBy(req *http.Request) func(s string) string {
+	found := credentials(req)
+	return func(s string) string {
+		for _, secret := range found {
+			s = replace(s, secret)
+		}
+		return s
 	}
-	return s
 }
 
 // credentials returns what must not be kept of req, longest first: the values of
-// headers and parameters that are secret by their name or look like a key, and
-// passwords.
+// headers, cookies and parameters that are secret by their name or look like a
+// key, passwords, and users that look like a key.
 func credentials(req *http.Request) []string {
 	var found []string
 	add := func(how secrecy, value string) {
-		if len(value) >= minSent && value != mark && (how == strong || random(value)) {
+		if len(value) >= minSent && value != mark && (how == strong || random(value)) && !slices.Contains(found, value) {
 			found = append(found, value)
 		}
+	}
+	pair := func(name, value string) {
+		if rank(name) > parameter {
+			add(strong, value)
+		}
+		add(open, value) // code=completed is a word, and so is state=
 	}
 	for name, values := range req.Header {
 		if slices.Contains(kept[:], http.CanonicalHeaderKey(name)) {
@@ -41,26 +59,26 @@ func credentials(req *http.Request) []string {
 		for _, v := range values {
 			add(rank(name), v)
 			// Behind its scheme, or as one of several cookies.
-			for _, part := range strings.FieldsFunc(v, func(c rune) bool { return strings.ContainsRune(" ;,=\"", c) }) {
-				add(open, part)
+			for _, part := range strings.FieldsFunc(v, func(c rune) bool { return strings.ContainsRune(" ;,\"", c) }) {
+				name, value, _ := strings.Cut(part, "=")
+				add(open, name)
+				pair(name, strings.Trim(value, "="))
 			}
 			if scheme, token, ok := strings.Cut(v, " "); ok && len(scheme) < minSent {
 				add(rank(name), strings.TrimSpace(token))
 			}
 		}
 	}
-	if _, password, ok := req.BasicAuth(); ok {
-		add(strong, password)
-	}
+	user, password, _ := req.BasicAuth()
+	add(open, user)
+	add(strong, password)
 	if u := req.URL; u != nil {
-		if password, ok := u.User.Password(); ok {
-			add(strong, password)
-		}
+		add(open, u.User.Username())
+		password, _ := u.User.Password()
+		add(strong, password)
 		for name, values := range u.Query() {
 			for _, v := range values {
-				if how := rank(name); how != open {
-					add(strong, v)
-				}
+				pair(name, v)
 			}
 		}
 	}
@@ -68,22 +86,86 @@ func credentials(req *http.Request) []string {
 	return found
 }
 
-// replaceFold puts the mark in the place of every old in s, whatever its case.
-func replaceFold(s, old string) string {
+// replace puts the mark in the place of every secret in s, however it is spelled.
+func replace(s, secret string) string {
 	var out strings.Builder
-	for {
-		i := 0
-		for i+len(old) <= len(s) && !strings.EqualFold(s[i:i+len(old)], old) {
+	done := 0 // how much of s is in out
+	first := lower(secret[0])
+	for i := 0; i < len(s); {
+		n := 0
+		if c := s[i]; lower(c) == first || c == '\\' || c == '%' || c == '+' {
+			n = spelled(s[i:], secret)
+		}
+		if n == 0 {
 			i++
+			continue
 		}
-		if i+len(old) > len(s) {
-			break
-		}
-		out.WriteString(s[:i] + mark)
-		s = s[i+len(old):]
+		out.WriteString(s[done:i] + mark)
+		i += n
+		done = i
 	}
-	if out.Len() == 0 {
+	if done == 0 {
 		return s
 	}
-	return out.String() + s
+	return out.String() + s[done:]
+}
+
+// spelled returns how many bytes of s, from its first, spell the secret; 0 when
+// they do not.
+func spelled(s, secret string) int {
+	n := 0
+	for secret != "" {
+		if n == len(s) {
+			return 0
+		}
+		if c := s[n]; lower(c) == lower(secret[0]) || c == '+' && secret[0] == ' ' {
+			n, secret = n+1, secret[1:]
+			continue
+		}
+		char, size := escaped(s[n:])
+		if size == 0 || len(char) > len(secret) {
+			return 0
+		}
+		for i := range len(char) {
+			if lower(char[i]) != lower(secret[i]) {
+				return 0
+			}
+		}
+		n, secret = n+size, secret[len(char):]
+	}
+	return n
+}
+
+func lower(c byte) byte {
+	if 'A' <= c && c <= 'Z' {
+		return c + 'a' - 'A'
+	}
+	return c
+}
+
+// maxSlashes is how many backslashes are looked behind: those of JSON in JSON in
+// JSON.
+const maxSlashes = 7
+
+// escaped returns the character that s begins with in the escapes of JSON, in
+// those of JSON in JSON, or in those of a URL, and the length of the escape; 0
+// when there is none.
+func escaped(s string) (char string, size int) {
+	n := 0
+	for n < maxSlashes && n < len(s) && s[n] == '\\' {
+		n++
+	}
+	switch {
+	case n > 0 && len(s) > n+4 && s[n] == 'u':
+		if r, err := strconv.ParseUint(s[n+1:n+5], 16, 16); err == nil {
+			return string(rune(r)), n + 5
+		}
+	case n > 0 && len(s) > n:
+		return s[n : n+1], n + 1
+	case len(s) > 2 && s[0] == '%':
+		if b, err := strconv.ParseUint(s[1:3], 16, 8); err == nil {
+			return string([]byte{byte(b)}), 3
+		}
+	}
+	return "", 0
 }
