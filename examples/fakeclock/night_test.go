@@ -111,6 +111,7 @@ func TestRecordedNight(t *testing.T) {
 			}
 			return night
 		})
+		nighttest.Played(t, replayer)
 		if left := replayer.Unused(); len(left) != 0 {
 			t.Errorf("%d recorded calls were not made", len(left))
 		}
