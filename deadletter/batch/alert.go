@@ -72,7 +72,7 @@ func (r *run) watch(now time.Time, ended bool) {
 	}
 	if trips := r.gauges().Trips - r.before.Trips; trips > r.alarms.trips {
 		r.alarms.trips = trips
-		r.alert(Tripped, fmt.Sprint(Tripped, trips), "the breaker opened, for the %d. time in this run", trips)
+		r.alert(Tripped, fmt.Sprint(Tripped, trips), "the breaker opened (trip %d of this run)", trips)
 	}
 }
 

@@ -38,8 +38,8 @@ type Config struct {
 	Hold time.Duration
 
 	Until    time.Time     // start nothing at or after this; zero = no end
-	Patience time.Duration // end the run when no item is done for so long; 0 = 5m before the first, then 1h; <0 = never
-	Grace    time.Duration // how long calls in flight may take after a signal or the end of patience; 0 = 30s
+	Patience time.Duration // end the run when no item is done for so long, holds left out; 0 = 5m before the first, then 1h; <0 = never
+	Grace    time.Duration // for calls in flight after a signal or the end of patience, and for counting the rest after any stop; 0 = 30s
 
 	Again      bool // do the items with a dead letter again, too
 	AllowEmpty bool // a run without items is a success, not an error
@@ -56,14 +56,14 @@ type Config struct {
 	Gauges func() Gauges
 
 	// Signals ends the run: the first drains, the second cancels. nil = Run
-	// listens to os.Interrupt and SIGTERM itself while it runs; give a channel
+	// listens to os.Interrupt and SIGTERM itself, until the second; give a channel
 	// in a testing/synctest bubble, where package signal does not work.
 	Signals <-chan os.Signal
 
 	Report    string // file for the JSON report; "" = report.json in Dir, of Replay replay.json
 	Heartbeat string // file rewritten every 15 s, for an external watcher; "" = none. Once the run is under way, a write that fails is a warning
 
-	Progress io.Writer    // nil = none. On a terminal one line, written over; else a line every 30 s
+	Progress io.Writer    // nil = none. On a terminal one line, written over; else a line every 30 s. Used by a goroutine of its own
 	OnAlert  func(Alert)  // every alert once, as it is raised, with no lock held; a panic in it is logged
 	Clock    Clock        // nil = real time
 	Logger   *slog.Logger // nil = silent

@@ -37,7 +37,7 @@ func TestNothingStarted(t *testing.T) {
 	if rep, err := batch.Run(ended, e.cfg, items(1), e.handle(nil)); rep.Exit != 1 || !errors.Is(err, context.Canceled) || len(e.calls) != 0 {
 		t.Errorf("%v, %v", rep, err)
 	}
-	if rep, err := e.run(list(batch.Item{Input: []byte("x")}), nil); rep.Exit != 5 || rep.Calls != 0 || !strings.Contains(err.Error(), "has no ID") {
+	if rep, err := e.run(list(batch.Item{Input: []byte("x")}), nil); rep.Exit != 1 || rep.Calls != 0 || rep.StoppedBy != "usage" || !strings.Contains(err.Error(), "item 1 has no ID") {
 		t.Errorf("an item without a name: %v, %v", rep, err)
 	}
 }

@@ -35,12 +35,14 @@
 //	a letter of this input and Version, unresolved    dead before, not called; see Replay and Again
 //	the handle's result passes Validate               stored, then done
 //	it was empty, or Validate refused it, twice       dead
-//	the handle failed or panicked                     dead, with the error or the stack
+//	the handle failed or panicked, or its error did   dead, with the error or the stack
 //	Bad is set                                        dead, unsent
-//	a guard refused (RefusedBy)                       pending
-//	the key or the account was refused: 401 402 403   pending; three in a row end the run (see Handle)
+//	a guard refused (RefusedBy), told or not          pending
+//	the key or the account was refused (see Handle)   pending; three in a row end the run
 //	cancelled, or not started any more                pending
+//	Validate refused it once, and the run stopped     pending
 //	result or letter could not be kept                lost, and the run ends
+//	the letter would be too large (ErrTooLarge)       lost, and the run goes on
 //
 // total = done + dead + pending + lost. A dead item is called again when its
 // letter is discarded, replayed or its input or Version changed. The labels
@@ -80,23 +82,37 @@
 // the others would say nothing. It is the cheapest of those at hand (up to 256),
 // by Estimate, else by size; those that were read to find it go in this order as
 // well, all others as they come. If it fails with what may be the upstream's fault
-// it is put back and not counted dead, and another item is the next probe; it is
-// not chosen again while others are pending.
+// it is put back and not counted dead, and another item is the next probe, alone
+// as well, until one succeeds or fails by its own fault. It is not chosen again
+// while others are pending. Its second failure makes a letter unless a guard has
+// refused in between; so does the first one when 256 others are put back already.
+//
+// A hold has a known cause and Hold bounds it, so it is no time without a result
+// for Patience. What ends a run while it holds for the budget exits with 3.
 //
 //	also ends a run            exit
 //	Until has come             2
 //	no item done for Patience  2; calls in flight have Grace
-//	first SIGINT or SIGTERM    130 or 143; calls in flight have Grace, nothing is started
+//	first SIGINT or SIGTERM    130 or 143; nothing is started, items begun have Grace
 //	second signal              the same; calls in flight are cancelled
+//	third signal               the process ends as one that does not listen; the report says "running"
 //	ctx ends                   130
+//	an item has no ID          1
+//	the items are cut short    5; their iterator, Validate or Results has panicked or called Goexit (t.FailNow)
+//
+// Items begun may still call after the first signal: they wait in a pacer's queue,
+// or in a retry's backoff. The rest is only counted after any stop, for Grace at
+// most; if there is more the report says "uncounted".
 //
 // # What it leaves behind
 //
 // In Dir: lock, results/ (see [Folder]), report.json, of a replay replay.json. The
 // report is written first with state "running" and at the end with what was done,
 // atomically, so that a killed run does not leave an older one's success behind;
-// "complete" is true only with exit code 0. Its form is [Report]. The exit codes are the
-// constants; if several apply: signal, 5, 3, 2, 4.
+// "complete" is true only with exit code 0. A run that cannot be started does not
+// leave it standing either, unless another one works in Dir. Its form is [Report].
+// The exit codes are the constants; if several apply: signal, 5, 1, 3, 2, 4. A
+// signature in it, or in an alert, is that of the letters.
 //
 // A result is in its file, synced, before its item counts as done; the folder is
 // synced every 64 results and at the end, by a replay before each ack. A kill at
@@ -112,14 +128,15 @@
 //
 // # Memory
 //
-// Items are read as workers become free; up to 256 wait while the run holds. Of
+// Items are read as workers become free, and copied: an iterator may use the memory
+// of Input and Labels again. Up to 512 wait while the run holds or probes. Of
 // each item some 40 bytes stay, by which an id that comes twice is known: a
 // million items need about 70 MB. The names in a report end at ten thousand of each kind.
 //
 // # Departures
 //
 // An item whose probe failed while no breaker was open is done once more, so the
-// first item of a run may cost a second try. The run counts the calls that a
+// first items of a run may cost a second try. The run counts the calls that a
 // retry of this module has made; without one each answer is a call. The letter
 // of an item that is done after all (its input was mended) is acked when the
 // queue's Config says ResolveOnSuccess.
@@ -130,5 +147,6 @@
 // client is for. It does not know what a good answer is: give it a Validate. It
 // does not spread a batch over machines; Dir is locked. It does not delete
 // results, letters or reports. An iterator that blocks for ever is left behind
-// when the run is cancelled, or Grace after it has stopped.
+// when the run is cancelled, or Grace after it has stopped, and a Progress that
+// blocks when it ends; a handle that heeds no context is waited for.
 package batch

@@ -43,18 +43,20 @@ func (l *loop) beginHold(by string, refusal error) {
 	l.spins++
 	clk := l.cfg.Clock
 	go func() {
-		if err := sleep(ctx, clk, pause); err != nil {
-			h.over <- err
-			return
-		}
-		waited, err := call.Await(ctx, refusal)
-		if !waited {
-			err = errNoWaiting
-			if said {
-				err = sleep(ctx, clk, at.Sub(clk.Now()))
+		var err error
+		defer func() { h.over <- err }()
+		guarded(func() {
+			if err = sleep(ctx, clk, pause); err != nil {
+				return
 			}
-		}
-		h.over <- err
+			var waited bool
+			if waited, err = call.Await(ctx, refusal); !waited {
+				err = errNoWaiting
+				if said {
+					err = sleep(ctx, clk, at.Sub(clk.Now()))
+				}
+			}
+		}, func(broke error) { err = broke })
 	}()
 }
 
@@ -68,8 +70,15 @@ func (l *loop) lift(err error) {
 	}
 }
 
+// endHold ends the hold. Its time is no time without a result for Patience: it has
+// a known cause, and Hold bounds it.
 func (l *loop) endHold() {
-	l.held += l.cfg.Clock.Now().Sub(l.hold.began)
+	now := l.cfg.Clock.Now()
+	d := max(0, now.Sub(l.hold.began))
+	l.held += d
+	if l.lastDone = l.lastDone.Add(d); l.lastDone.After(now) {
+		l.lastDone = now
+	}
 	l.hold.cancel()
 	l.hold = nil
 }

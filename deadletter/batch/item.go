@@ -7,6 +7,8 @@ import (
 	"encoding/hex"
 	"maps"
 	"strings"
+
+	"github.com/nightfuse/nightfuse/internal/nils"
 )
 
 // Item is one piece of work.
@@ -29,8 +31,10 @@ type Item struct {
 // An error with RefusedBy() string, such as the guards return, means that the
 // item was not done because of a guard: it stays pending. Give the error that you
 // make of an answer a method StatusCode() int: the letter names the status then,
-// and 401, 402 and 403 leave the item pending. Where a retry of this module is in
-// the client, it has noted the status of its last failure and that counts.
+// and 401, 402, 403 and 407 leave the item pending, as does an answer that names
+// a quota or a bill. Where a retry of this module is in the client, it has noted
+// its last failure and that counts, as does a refusal of a guard in the client
+// when the handle drops the error and returns what Validate refuses.
 type Handle func(ctx context.Context, it Item) ([]byte, error)
 
 // The labels of a letter by which a later run knows that the item is the same, and
@@ -47,6 +51,7 @@ type entry struct {
 	hash  string // of the input
 	old   bool   // there is a letter of the item as it was before
 	tried bool   // failed as a probe
+	era   int    // in which it did, 0 for a refused key
 	keyed bool   // has met a refused key before
 	seq   int64
 
@@ -54,6 +59,7 @@ type entry struct {
 }
 
 func newEntry(it Item, seq int64) *entry {
+	it.Bad = nils.Error(it.Bad)
 	sum := sha256.Sum256(it.Input)
 	return &entry{it: it, hash: hex.EncodeToString(sum[:]), seq: seq}
 }

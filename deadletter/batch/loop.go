@@ -2,6 +2,7 @@ package batch
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"iter"
 	"time"
@@ -38,15 +39,15 @@ type loop struct {
 	probing   *flight
 	hold      *hold
 	held      time.Duration // in holds since an item was done
-	era       int
-	spins     int // holds in a row that ended in a refusal at once
-	keys      int // refused in a row
+	era       int           // raised by every hold, from 1
+	spins     int           // holds in a row that ended in a refusal at once
+	keys      int           // refused in a row
 	stopping  chan struct{}
 	stopped   bool
 	dropped   bool // cancelled: count no more
 	graceEnds time.Time
-	lastDone  time.Time
-	lastTaken time.Time // an item came, or the run was stopped
+	lastDone  time.Time // without the holds since
+	landedAt  time.Time // an item landed, or the run was stopped
 	anyDone   bool
 }
 
@@ -58,18 +59,26 @@ func (r *run) loop(ctx context.Context, items iter.Seq[Item]) {
 	defer cancel(nil)
 	l := &loop{
 		run: r, ctx: hctx, cancel: cancel, src: r.read(ctx, items), landed: make(chan *flight),
-		alone: true, stopping: make(chan struct{}), lastDone: r.began,
+		alone: true, era: 1, stopping: make(chan struct{}), lastDone: r.began,
 	}
 	r.show = newProgress(r.cfg.Progress, r.began)
+	if r.cfg.Progress != nil {
+		r.show.w = r.newPen(r.cfg.Progress)
+	}
 	defer func() { r.show.end(l.status()) }()
 	l.turn(ctx)
 	if !l.ended {
 		r.report.Uncounted = true
 		l.leaveSource()
 	}
-	if l.ended && l.src.panicked != nil {
+	switch {
+	case !l.ended:
+	case l.src.panicked != nil:
 		r.report.Uncounted, r.broken = true, "the items' iterator"
 		panic(fmt.Sprintf("batch: the items' iterator panicked: %v\n\n%s", l.src.panicked, l.src.stack))
+	case !l.src.whole:
+		r.report.Uncounted = true
+		l.stop("lost", errListEnded)
 	}
 }
 
@@ -107,6 +116,11 @@ func (l *loop) turn(ctx context.Context) {
 		l.scanned = l.ended || l.backlog.fresh() >= lookAhead || !lookEnd.IsZero() && !now.Before(lookEnd)
 		l.start()
 		if len(l.flights) == 0 && (l.dropped || l.ended && len(l.backlog) == 0) {
+			if ctx.Err() != nil && !l.stopped {
+				// The iterator may have ended for it.
+				l.report.Uncounted = true
+				l.stop("cancelled", context.Cause(ctx))
+			}
 			return
 		}
 		var in <-chan listed
@@ -128,14 +142,19 @@ func (l *loop) turn(ctx context.Context) {
 			l.land(f)
 		case herr := <-lifted:
 			l.lift(herr)
-		case s := <-l.signals:
-			if l.signal == nil {
+		case s, ok := <-l.signals:
+			switch {
+			case !ok:
+				l.signals = nil // there will be none
+			case l.signal == nil:
 				l.signal = s
 				l.draining(s)
 				l.stop("signal", nil)
 				l.graceEnds = clk.Now().Add(l.cfg.Grace)
-			} else {
+			default:
 				l.drop(fmt.Errorf("batch: a second signal: %v", s))
+				l.quiet() // a third one ends a process whose handle heeds no context
+				l.cancelling(s)
 			}
 		case <-gone:
 			gone = nil
@@ -167,26 +186,26 @@ func (l *loop) check(now time.Time) {
 	if !l.graceEnds.IsZero() && !now.Before(l.graceEnds) {
 		l.drop(fmt.Errorf("batch: calls in flight took longer than %v", l.cfg.Grace))
 	}
-	if l.stopped {
-		// The rest is only counted. An iterator that blocks is not waited for.
-		if !l.ended && !l.dropped && len(l.flights) == 0 && now.Sub(l.lastTaken) >= l.cfg.Grace {
-			l.drop(fmt.Errorf("batch: no item came for %v after the run was stopped", l.cfg.Grace))
-		}
-		return
+	if l.stopped && !l.ended && !l.dropped && len(l.flights) == 0 && now.Sub(l.landedAt) >= l.cfg.Grace {
+		// The rest is only counted, but not for ever.
+		l.drop(fmt.Errorf("batch: the items are still coming %v after the run was stopped", l.cfg.Grace))
 	}
-	if !l.cfg.Until.IsZero() && !now.Before(l.cfg.Until) && len(l.backlog) > 0 {
+	if !l.stopped && !l.cfg.Until.IsZero() && !now.Before(l.cfg.Until) && len(l.backlog) > 0 {
 		l.stop("until", nil)
 	}
-	patience := l.patience(l.anyDone)
-	if len(l.flights) == 0 && len(l.backlog) == 0 && l.hold == nil {
+	switch h := l.hold; {
+	case h != nil:
+		if l.held+now.Sub(h.began) >= l.cfg.Hold {
+			l.stop(h.by, h.refusal)
+		}
+	case len(l.flights) == 0 && len(l.backlog) == 0:
 		l.lastDone = now // nothing is to be done: the iterator takes its time
-	}
-	if idle := now.Sub(l.lastDone); patience > 0 && idle >= patience {
-		l.stop("patience", fmt.Errorf("batch: no item was done for %v", idle.Round(time.Second)))
-		l.graceEnds = now.Add(l.cfg.Grace)
-	}
-	if h := l.hold; h != nil && l.held+now.Sub(h.began) >= l.cfg.Hold {
-		l.stop(h.by, h.refusal)
+	default:
+		idle, patience := now.Sub(l.lastDone), l.patience(l.anyDone)
+		if patience > 0 && idle >= patience && l.graceEnds.IsZero() {
+			l.stop("patience", fmt.Errorf("batch: no item was done for %v", idle.Round(time.Second)))
+			l.graceEnds = now.Add(l.cfg.Grace)
+		}
 	}
 }
 
@@ -200,18 +219,14 @@ func (l *loop) start() {
 		f.era = l.era
 		if l.alone && f.entry.it.Bad == nil {
 			f.probe, l.probing = true, f
+			// Once between two holds. Where no guard tells an outage, the items
+			// that may wait for its end are not without number.
+			f.spare = f.entry.era != l.era && len(l.backlog)-l.backlog.fresh() < lookAhead
 		}
 		l.flights[f] = struct{}{}
 		go func() {
-			returned := false
-			defer func() {
-				if !returned {
-					l.bury(f) // the handle has ended its goroutine
-				}
-				l.landed <- f
-			}()
-			l.do(l.ctx, f, l.stopping)
-			returned = true
+			defer func() { l.landed <- f }()
+			l.work(l.ctx, f, l.stopping)
 		}()
 	}
 	if l.stopped {
@@ -231,7 +246,6 @@ func (l *loop) leave(id string) {
 // take takes an item from the source.
 func (l *loop) take(in listed) {
 	rep := &l.report
-	l.lastTaken = l.cfg.Clock.Now()
 	switch {
 	case in.twice:
 		rep.Duplicates++
@@ -243,7 +257,11 @@ func (l *loop) take(in listed) {
 		// for again.
 		l.warn("%v", in.err)
 		l.leave(in.entry.it.ID)
-		l.stop("lost", in.err)
+		reason := "lost"
+		if errors.As(in.err, new(noID)) {
+			reason = "usage"
+		}
+		l.stop(reason, in.err)
 	case in.fate == done:
 		l.lastDone = l.cfg.Clock.Now() // reading is getting on, too
 		rep.Done++
@@ -265,8 +283,8 @@ func (l *loop) land(f *flight) {
 	if l.probing == f {
 		l.probing = nil
 	}
-	now, id := l.cfg.Clock.Now(), f.entry.it.ID
-	n := f.calls(true)
+	now, id, n := l.cfg.Clock.Now(), f.entry.it.ID, f.made
+	l.landedAt = now
 	l.calls += n
 	if n > 0 && !f.entry.called {
 		f.entry.called = true
@@ -283,15 +301,22 @@ func (l *loop) land(f *flight) {
 	case dead:
 		rep.Dead++
 		addName(&rep.DeadItems, id)
+		if n > 0 {
+			l.keys = 0
+		}
 		l.failed(f.failure.Signature, f.failure.SignatureText)
 	case lost:
 		rep.Lost++
 		addName(&rep.LostItems, id)
-		l.warn("%s is lost: %v", id, f.err)
-		l.stop("lost", f.err)
+		l.warn("%.200s is lost: %v", id, f.err)
+		if !f.unfit {
+			l.stop("lost", f.err)
+		} else if l.cause == nil {
+			l.cause = f.err
+		}
 	case released:
 		l.failed(f.failure.Signature, f.failure.SignatureText)
-		f.entry.tried = true
+		f.entry.tried, f.entry.era = true, l.era
 		l.again(f.entry)
 	case refused:
 		if f.probe && n > 0 {
@@ -306,10 +331,10 @@ func (l *loop) land(f *flight) {
 		l.failed(f.failure.Signature, f.failure.SignatureText)
 		if f.entry.keyed {
 			l.leave(id) // this key does not do this item
-		} else {
-			f.entry.tried, f.entry.keyed = true, true
-			l.again(f.entry)
+			return
 		}
+		f.entry.tried, f.entry.keyed = true, true
+		l.again(f.entry)
 		if l.keys++; l.keys >= maxRefusedKeys {
 			l.stop("auth", f.err)
 		}
@@ -318,13 +343,8 @@ func (l *loop) land(f *flight) {
 		l.leave(id)
 		return
 	}
-	if f.probe {
-		// It went through. Should its failure have opened the breaker again,
-		// the others are refused at once, unsent.
-		l.alone = false
-		if f.fate != released {
-			l.spins = 0
-		}
+	if f.probe && !f.upstream {
+		l.alone, l.spins = false, 0 // it went through, or failed by its own fault
 	}
 }
 
@@ -340,10 +360,13 @@ func (l *loop) again(e *entry) {
 // stop has nothing more started.
 func (l *loop) stop(reason string, cause error) {
 	l.reasons[reason] = true
+	if l.hold != nil {
+		l.reasons[l.hold.by] = true
+	}
 	if l.stopped {
 		return
 	}
-	l.stopped, l.lastTaken = true, l.cfg.Clock.Now()
+	l.stopped, l.landedAt = true, l.cfg.Clock.Now()
 	close(l.stopping)
 	l.cause = cause
 	l.report.StoppedBy = reason

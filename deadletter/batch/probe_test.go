@@ -76,3 +76,58 @@ func TestCheapestAfterASlowStart(t *testing.T) {
 		}
 	})
 }
+
+// While no probe succeeds the others wait: none of them stands in the queue of a
+// pacer and is the breaker's next probe unasked, or brings home its refusal.
+func TestProbesUntilOneSucceeds(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		e := newEnv(t)
+		e.cfg.Hold, e.cfg.Workers = time.Hour, 16
+		f := &fuse{after: 5, cooldown: 2 * time.Second}
+		begin, most, now := time.Now(), 0, 0
+		down := func() bool { return time.Since(begin) < 4*time.Minute }
+		rep, err := e.run(items(40), func(ctx context.Context, it batch.Item) ([]byte, error) {
+			e.mu.Lock()
+			if now++; down() {
+				most = max(most, now)
+			}
+			e.mu.Unlock()
+			time.Sleep(time.Second) // in the queue of a pacer
+			err := f.do(ctx, it.ID, func() error {
+				if down() {
+					return statusError(503)
+				}
+				return nil
+			})
+			e.mu.Lock()
+			now--
+			e.mu.Unlock()
+			return []byte("fine"), err
+		})
+		if rep.Exit != 0 || rep.Done != 40 || most != 1 {
+			t.Errorf("%d at once during the outage: %v, %v", most, rep, err)
+		}
+	})
+	// Without a breaker nobody says when an outage is over: the letters get the
+	// items before they fill the memory.
+	synctest.Test(t, func(t *testing.T) {
+		e := newEnv(t)
+		e.cfg.Patience = -1
+		read := 0
+		rep, err := e.run(func(yield func(batch.Item) bool) {
+			for it := range items(2000) {
+				if read++; !yield(it) {
+					return
+				}
+				if n := e.letters.Stats().Dead; read > int(n)+520 {
+					t.Errorf("%d items were read with %d letters", read, n)
+					return
+				}
+			}
+		}, func(context.Context, batch.Item) ([]byte, error) { return nil, statusError(503) })
+		if rep.Exit != batch.ExitDead || rep.Dead != 2000 || rep.Calls != 2256 {
+			t.Errorf("%v, %v", rep, err)
+		}
+	})
+}

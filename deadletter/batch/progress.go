@@ -20,6 +20,7 @@ type status struct {
 	calls         int64
 	total         int
 	inFlight      int
+	stopping      bool
 	state         string
 }
 
@@ -31,7 +32,7 @@ func (l *loop) status() status {
 	}
 	switch {
 	case l.stopped:
-		s.state = "stopping: " + rep.StoppedBy
+		s.stopping, s.state = true, "stopping: "+rep.StoppedBy
 	case l.hold != nil:
 		s.state = "waiting for the " + l.hold.by
 	}
@@ -112,6 +113,9 @@ func (p *progress) end(s status) {
 	default:
 		fmt.Fprintln(p.w, p.text(s))
 	}
+	if pen, ok := p.w.(*pen); ok {
+		pen.lift()
+	}
 }
 
 // text is one line about s: how far, how fast, how long still.
@@ -129,7 +133,7 @@ func (p *progress) text(s status) string {
 	if elapsed > 0 && fresh > 0 {
 		rate := float64(fresh) / elapsed.Seconds()
 		fmt.Fprintf(&b, ", %.3g/s", rate)
-		if left := int64(s.total) - s.through; left > 0 {
+		if left := int64(s.total) - s.through; left > 0 && !s.stopping {
 			fmt.Fprintf(&b, ", %v left", time.Duration(float64(left)/rate*float64(time.Second)).Round(time.Second))
 		}
 	}

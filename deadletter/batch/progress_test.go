@@ -69,4 +69,8 @@ func TestTimeLeft(t *testing.T) {
 	if got, want := p.text(s), "700 of 1000 items, 1/s, 5m0s left, 60 calls (1.00 per item done), 0 in flight"; got != want {
 		t.Errorf("%q, want %q", got, want)
 	}
+	s.stopping, s.state = true, "stopping: signal"
+	if got, want := p.text(s), "700 of 1000 items, 1/s, 60 calls (1.00 per item done), 0 in flight, stopping: signal"; got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
 }

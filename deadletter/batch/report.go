@@ -16,7 +16,7 @@ import (
 // The exit codes of a run. If several apply: 130 or 143, 5, 3, 2, 4.
 const (
 	ExitDone    = 0   // every item has a result
-	ExitUsage   = 1   // nothing was started: bad Config, folder in use, no items
+	ExitUsage   = 1   // nothing was started: bad Config, folder in use, no items; or an item without an ID ended it
 	ExitStopped = 2   // the breaker is open, no item was done for too long, or Until has come
 	ExitBudget  = 3   // the budget refused
 	ExitDead    = 4   // everything was tried, dead letters remain
@@ -43,7 +43,7 @@ type Report struct {
 	DeadBefore int64 `json:"dead_before"`
 	Pending    int64 `json:"pending"`
 	Lost       int64 `json:"lost"`
-	Uncounted  bool  `json:"uncounted,omitempty"`  // the run was cancelled before it had seen all items: Total is of those seen
+	Uncounted  bool  `json:"uncounted,omitempty"`  // the run has ended before it had seen all items: Total is of those seen
 	Duplicates int64 `json:"duplicates,omitempty"` // ids that came more than once, not in Total
 
 	Calls        int64    `json:"calls"`
@@ -54,7 +54,7 @@ type Report struct {
 	Stuck        *Stuck   `json:"stuck,omitempty"`
 
 	Trips           int64  `json:"trips"`
-	StoppedBy       string `json:"stopped_by,omitempty"` // signal, cancelled, lost, auth, patience, until, or the guard: its RefusedBy (breaker, budget, pacer, your own), "guard" without one
+	StoppedBy       string `json:"stopped_by,omitempty"` // signal, cancelled, lost, usage, auth, patience, until, or the guard: its RefusedBy (breaker, budget, pacer, your own), "guard" without one
 	Refusal         string `json:"refusal,omitempty"`    // what the guard said
 	TokensEstimated int64  `json:"tokens_estimated"`
 	TokensActual    int64  `json:"tokens_actual"`
@@ -97,6 +97,15 @@ func (r Report) String() string {
 	}
 	return fmt.Sprintf("state=%s calls=%d done=%d dead=%d pending=%d lost=%d calls_per_done=%s exit=%d",
 		state, r.Calls, r.Done, r.Dead, r.Pending, r.Lost, per, r.Exit)
+}
+
+// newReport is the report of a run that has done nothing yet.
+func (c Config) newReport(state string) Report {
+	return Report{
+		V: 1, Name: c.Name, State: state, Exit: ExitUsage,
+		Signatures: []SignatureCount{}, DeadItems: []string{}, PendingItems: []string{}, LostItems: []string{},
+		Alerts: []Alert{}, Warnings: []string{},
+	}
 }
 
 // write replaces the file.
@@ -171,6 +180,8 @@ func (r *run) exit() (int, string) {
 		return ExitLost, "failed: " + redact.Err(r.cause, maxText)
 	case has("lost") || rep.Lost > 0:
 		return ExitLost, "failed: a result or a dead letter could not be kept"
+	case has("usage"):
+		return ExitUsage, "failed: an item has no ID"
 	case has("budget"):
 		return ExitBudget, "stopped: the budget refuses"
 	case rep.StoppedBy == "auth":

@@ -19,6 +19,7 @@ import (
 
 	"github.com/nightfuse/nightfuse/deadletter/batch"
 	"github.com/nightfuse/nightfuse/deadletter/fixture/nighttest"
+	"github.com/nightfuse/nightfuse/internal/call"
 )
 
 // The report's form is what other programs read: members are added to the file
@@ -79,6 +80,28 @@ func TestReportOfARun(t *testing.T) {
 	}
 	if v, ok := doc["calls_per_done"]; v != nil || !ok || doc["complete"] != true || doc["state"] != "finished" {
 		t.Errorf("report %s", b)
+	}
+}
+
+// By the signature in the report the letter is found, also where the handle has
+// put its own words in the place of what a guard has counted.
+func TestSignaturesAreTheLetters(t *testing.T) {
+	t.Parallel()
+	e := newEnv(t)
+	rep, _ := e.run(items(6), func(ctx context.Context, it batch.Item) ([]byte, error) {
+		if it.ID == "item-000" {
+			return []byte("fine"), nil
+		}
+		noted := statusError(503)
+		call.From(ctx).Item.Fail(noted)
+		return nil, fmt.Errorf("no summary of %s: %w", it.ID, noted)
+	})
+	r, err := e.letters.Get(t.Context(), "item-003")
+	if err != nil || len(rep.Signatures) != 1 || rep.Signatures[0].Signature != r.Signature || rep.Signatures[0].Count != 5 {
+		t.Errorf("%v, the letter's is %s, the report's are %v", err, r.Signature, rep.Signatures)
+	}
+	if len(rep.Alerts) != 1 || !strings.Contains(rep.Alerts[0].Text, r.Signature) {
+		t.Errorf("alerts %v, want one about %s", rep.Alerts, r.Signature)
 	}
 }
 

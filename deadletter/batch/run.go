@@ -3,6 +3,7 @@ package batch
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"iter"
@@ -56,8 +57,29 @@ func Run(ctx context.Context, c Config, items iter.Seq[Item], handle Handle) (Re
 	})
 }
 
+// unstarted is the report of a run that could not be started. In the folder it
+// takes the place of one by which an earlier run is complete, or under way: it
+// would be taken for this run's.
 func unstarted(c Config) Report {
-	return Report{V: 1, Name: c.Name, State: "failed: nothing was started", Exit: ExitUsage}
+	rep := c.newReport("failed: nothing was started")
+	if c.Dir == "" {
+		return rep
+	}
+	lock, err := durable.TryLock(nil, filepath.Join(c.Dir, "lock"))
+	if err != nil {
+		return rep // no folder, or another run's
+	}
+	defer func() { _ = lock.Close() }()
+	file := cmp.Or(c.Report, filepath.Join(c.Dir, "report.json"))
+	var before Report
+	b, err := os.ReadFile(file)
+	if err != nil || json.Unmarshal(b, &before) == nil && !before.Complete && before.State != "running" {
+		return rep
+	}
+	if rep.write(file) != nil {
+		_ = os.Remove(file) // also a full disk forgets a name
+	}
+	return rep
 }
 
 // run is one run. Its fields belong to the goroutine of Run, save where they
@@ -121,11 +143,8 @@ func begin(ctx context.Context, c Config, handle Handle) (_ *run, err error) {
 			err = errors.Join(err, lock.Close())
 		}
 	}()
-	r.report = Report{
-		V: 1, Name: c.Name, State: "running", Exit: ExitUsage, Started: r.began.UTC(),
-		Signatures: []SignatureCount{}, DeadItems: []string{}, PendingItems: []string{}, LostItems: []string{},
-		Alerts: []Alert{}, Warnings: []string{},
-	}
+	r.report = c.newReport("running")
+	r.report.Started = r.began.UTC()
 	if _, err := durable.Sweep(nil, c.Dir); err != nil {
 		return nil, fmt.Errorf("batch: %w", err)
 	}
@@ -172,7 +191,9 @@ func (r *run) end(work func()) (Report, error) {
 func (r *run) close() (Report, error) {
 	defer r.quiet() // a third signal does not keep the report from being written
 	var errs []error
-	if err := r.results.Sync(context.Background()); err != nil {
+	var err error
+	guarded(func() { err = r.results.Sync(context.Background()) }, func(broke error) { err = broke })
+	if err != nil {
 		r.reasons["lost"] = true
 		r.warn("results may not survive a power cut: %v", err)
 		errs = append(errs, err)
@@ -207,9 +228,14 @@ func (r *run) draining(s os.Signal) {
 	r.cfg.Logger.Warn(fmt.Sprintf("batch: %v: nothing more is started, calls in flight have %v; another signal cancels them", s, r.cfg.Grace), "run", r.cfg.Name)
 }
 
+// cancelling says that the second signal was heard.
+func (r *run) cancelling(s os.Signal) {
+	r.cfg.Logger.Warn(fmt.Sprintf("batch: %v again: calls in flight are cancelled; where Run listens itself another ends the process", s), "run", r.cfg.Name)
+}
+
 // warn keeps what the report has to say beside the counts.
 func (r *run) warn(format string, a ...any) {
-	text := redact.Text(fmt.Sprintf(format, a...))
+	text := redact.Err(fmt.Errorf(format, a...), maxText)
 	r.cfg.Logger.Warn("batch: "+text, "run", r.cfg.Name)
 	if len(r.report.Warnings) < maxWarnings {
 		r.report.Warnings = append(r.report.Warnings, text)
@@ -232,7 +258,7 @@ func (r *run) readLetters(ctx context.Context) error {
 	defer cancel(nil)
 	out := make(chan letters, 1)
 	go func() {
-		var l letters
+		l := letters{err: fmt.Errorf("batch: read the dead letters: %w", errGoexit)}
 		defer func() {
 			l.panicked = recover()
 			out <- l
@@ -262,7 +288,11 @@ func (r *run) readLetters(ctx context.Context) error {
 			}
 			r.known = l.known
 			return cmp.Or(stopped, l.err)
-		case s := <-r.signals:
+		case s, ok := <-r.signals:
+			if !ok {
+				r.signals = nil // there will be none
+				break
+			}
 			if r.signal != nil {
 				return stopped // the store heeds no context: it is left behind
 			}
@@ -289,6 +319,7 @@ func (l *letters) read(ctx context.Context, q *deadletter.Queue) {
 			l.known[rec.ItemID] = letterOf(rec.Labels)
 		}
 	}
+	l.err = nil
 }
 
 // patience is how long no item may be done; 0 or less is for ever.

@@ -75,6 +75,22 @@ func TestSignals(t *testing.T) {
 	}
 }
 
+// A channel that is closed brings no signal.
+func TestSignalsEnd(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		e := newEnv(t)
+		close(e.signals)
+		rep, err := e.run(items(9), func(context.Context, batch.Item) ([]byte, error) {
+			time.Sleep(time.Second)
+			return []byte("fine"), nil
+		})
+		if diff := cmp.Diff(of(rep), counts{Total: 9, Done: 9, Calls: 9}); diff != "" {
+			t.Errorf("%v (-got +want):\n%s", err, diff)
+		}
+	})
+}
+
 func TestCallerCancels(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -100,17 +116,36 @@ func TestCallerCancels(t *testing.T) {
 			t.Errorf("%v, %v", rep, err)
 		}
 	})
+	// An iterator that heeds the context as well has not given all there is.
+	for range 10 {
+		synctest.Test(t, func(t *testing.T) {
+			e := newEnv(t)
+			ctx, cancel := context.WithCancel(t.Context())
+			rep, err := e.checked(batch.Run(ctx, e.cfg, func(yield func(batch.Item) bool) {
+				yield(batch.Item{ID: "a"})
+				time.Sleep(time.Minute)
+				cancel()
+			}, e.handle(nil)))
+			if rep.Exit != 130 || !rep.Uncounted || rep.Done != 1 {
+				t.Errorf("%v, uncounted %v, %v", rep, rep.Uncounted, err)
+			}
+		})
+	}
 }
 
 // Run hears the signals of its process by itself: the first drains, the second
-// cancels.
+// cancels, and the third is not heard any more.
 func TestRealSignals(t *testing.T) {
 	t.Parallel()
 	if runtime.GOOS == "windows" {
 		t.Skip("a process cannot be interrupted by another")
 	}
-	for _, hang := range []bool{false, true} {
-		t.Run(map[bool]string{false: "the first drains", true: "the second cancels"}[hang], func(t *testing.T) {
+	for _, c := range []struct {
+		name    string
+		path    string
+		signals int
+	}{{"the first drains", "", 1}, {"the second cancels", "", 2}, {"the third ends the process", "/deaf", 3}} {
+		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			_, all := killPlan()
 			var n atomic.Int64
@@ -129,7 +164,7 @@ func TestRealSignals(t *testing.T) {
 			t.Cleanup(server.Close)
 			dir := filepath.Join(t.TempDir(), "run")
 			cmd := exec.CommandContext(t.Context(), os.Args[0])
-			cmd.Env = append(os.Environ(), childEnv+"="+dir+"|"+server.URL)
+			cmd.Env = append(os.Environ(), childEnv+"="+dir+"|"+server.URL+c.path)
 			stdout, err := cmd.StdoutPipe()
 			if err != nil {
 				t.Fatal(err)
@@ -153,11 +188,12 @@ func TestRealSignals(t *testing.T) {
 			var said strings.Builder
 			for out := bufio.NewScanner(stdout); out.Scan(); {
 				said.WriteString(out.Text() + "\n")
-				switch heard := strings.Contains(out.Text(), "another signal cancels"); {
-				case heard && hang:
-					interrupt()
-				case heard:
+				switch {
+				case strings.Contains(out.Text(), "another signal cancels") && c.signals == 1:
 					close(release)
+				case strings.Contains(out.Text(), "another signal cancels"),
+					strings.Contains(out.Text(), "another ends the process") && c.signals == 3:
+					interrupt()
 				}
 			}
 			_ = cmd.Wait()
@@ -169,11 +205,18 @@ func TestRealSignals(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if code := cmd.ProcessState.ExitCode(); code != 130 || rep.State != "interrupted: interrupt" || rep.Complete {
+			code := cmd.ProcessState.ExitCode()
+			if c.signals == 3 {
+				if code != -1 || rep.State != "running" || rep.Complete {
+					t.Errorf("exit %d, state %q\n%s", code, rep.State, said.String())
+				}
+				return
+			}
+			if code != 130 || rep.State != "interrupted: interrupt" || rep.Complete {
 				t.Errorf("exit %d, state %q\n%s", code, rep.State, said.String())
 			}
 			got, want := of(rep), counts{Exit: 130, Total: all, Done: 9, Pending: all - 9, Calls: 9}
-			if hang { // what it had not seen yet is not counted
+			if c.signals == 2 { // what it had not seen yet is not counted
 				want = counts{Exit: 130, Total: got.Total, Done: 1, Pending: got.Total - 1, Calls: 9}
 			}
 			if diff := cmp.Diff(got, want); diff != "" {

@@ -6,7 +6,9 @@ import (
 	"fmt"
 	"hash/maphash"
 	"iter"
+	"maps"
 	"runtime/debug"
+	"slices"
 	"unicode/utf8"
 )
 
@@ -25,9 +27,20 @@ type source struct {
 	out  chan listed   // closed at the end
 	quit chan struct{} // closed: nobody listens any more
 
-	panicked any // what the iterator panicked with; set before out is closed
+	// Set before out is closed: the list came to its end, or what the iterator
+	// panicked with.
+	whole    bool
+	panicked any
 	stack    []byte
 }
+
+// errListEnded says that there may be more items.
+var errListEnded = errors.New("batch: the items' iterator, Results or Validate has ended the goroutine that reads the items (runtime.Goexit, as t.FailNow does)")
+
+// noID says that an item has no name.
+type noID int64
+
+func (n noID) Error() string { return fmt.Sprintf("batch: item %d has no ID", int64(n)) }
 
 func (r *run) read(ctx context.Context, items iter.Seq[Item]) *source {
 	s := &source{out: make(chan listed), quit: make(chan struct{})}
@@ -46,6 +59,10 @@ func (r *run) read(ctx context.Context, items iter.Seq[Item]) *source {
 			if !l.twice {
 				l.entry = newEntry(it, n)
 				l.fate, l.err = r.sort(ctx, l.entry)
+				if l.fate == pending {
+					// The iterator may use the memory again for its next item.
+					l.entry.it.Input, l.entry.it.Labels = slices.Clone(it.Input), maps.Clone(it.Labels)
+				}
 			}
 			select {
 			case s.out <- l:
@@ -53,6 +70,7 @@ func (r *run) read(ctx context.Context, items iter.Seq[Item]) *source {
 				return
 			}
 		}
+		s.whole = true
 	}()
 	return s
 }
@@ -61,7 +79,7 @@ func (r *run) read(ctx context.Context, items iter.Seq[Item]) *source {
 // the loop.
 func (r *run) sort(ctx context.Context, e *entry) (fate, error) {
 	if e.it.ID == "" {
-		return pending, fmt.Errorf("batch: item %d has no ID", e.seq)
+		return pending, noID(e.seq)
 	}
 	if !utf8.ValidString(e.it.ID) {
 		// Neither a letter nor a result keeps such a name: it would be done again
@@ -69,7 +87,12 @@ func (r *run) sort(ctx context.Context, e *entry) (fate, error) {
 		e.it.Bad = errors.Join(fmt.Errorf("the id %q is not UTF-8", e.it.ID), e.it.Bad)
 	}
 	if e.it.Bad == nil {
-		res, ok, err := r.results.Load(context.WithoutCancel(ctx), e.it.ID)
+		var (
+			res Result
+			ok  bool
+			err error
+		)
+		guarded(func() { res, ok, err = r.results.Load(context.WithoutCancel(ctx), e.it.ID) }, func(broke error) { err = broke })
 		if err != nil {
 			return pending, err
 		}

@@ -105,33 +105,49 @@ func (panicking) List(context.Context, deadletter.Filter) iter.Seq2[deadletter.R
 	panic("no list")
 }
 
-// A run that was stopped only counts what is left. An iterator that blocks must
-// not keep it from ending.
+// A run that was stopped only counts what is left, for as long as calls in flight
+// may take. A list that blocks or has no end must not keep it from ending.
 func TestStoppedRunLeavesIterator(t *testing.T) {
 	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		e := newEnv(t)
-		free := make(chan struct{})
-		defer close(free)
-		began := time.Now()
-		rep, err := e.run(func(yield func(batch.Item) bool) {
-			for it := range items(5) {
-				if !yield(it) {
-					return
+	for _, c := range []struct {
+		name    string
+		items   int           // after the first five, one every ten seconds
+		blocks  bool          // after them
+		pending int64         // all that are seen
+		took    time.Duration // about
+	}{
+		{"blocks", 1, true, 6, 30 * time.Second},
+		{"is endless", 1 << 20, false, 8, 30 * time.Second},
+		{"is slow", 2, false, 7, 20 * time.Second},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				e := newEnv(t)
+				free := make(chan struct{})
+				defer close(free)
+				began := time.Now()
+				rep, err := e.run(func(yield func(batch.Item) bool) {
+					for it := range items(5 + c.items) {
+						if it.ID > "item-004" {
+							time.Sleep(10 * time.Second)
+						}
+						if !yield(it) {
+							return
+						}
+					}
+					if c.blocks {
+						<-free
+					}
+				}, func(context.Context, batch.Item) ([]byte, error) { return nil, &refusal{by: "breaker"} })
+				if took := time.Since(began); rep.Exit != 2 || rep.StoppedBy != "breaker" || rep.Pending != c.pending ||
+					rep.Uncounted != (c.took == 30*time.Second) || took < c.took || took > c.took+3*time.Second {
+					t.Errorf("%v by %q after %v, uncounted %v, %v", rep, rep.StoppedBy, took, rep.Uncounted, err)
 				}
-			}
-			for it := range list(batch.Item{ID: "late-1"}, batch.Item{ID: "late-2"}) {
-				time.Sleep(20 * time.Second) // slow is not blocked
-				if !yield(it) {
-					return
-				}
-			}
-			<-free
-		}, func(context.Context, batch.Item) ([]byte, error) { return nil, &refusal{by: "breaker"} })
-		if took := time.Since(began); rep.Exit != 2 || rep.StoppedBy != "breaker" || rep.Pending != 7 || !rep.Uncounted || took > 2*time.Minute {
-			t.Errorf("%v by %q after %v, %v", rep, rep.StoppedBy, took, err)
-		}
-	})
+				time.Sleep(10 * time.Second) // the iterator ends with its next item
+			})
+		})
+	}
 	// Calls in flight are not cut off for it: they are paid.
 	synctest.Test(t, func(t *testing.T) {
 		e := newEnv(t)

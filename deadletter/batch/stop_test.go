@@ -17,6 +17,7 @@ import (
 
 	"github.com/nightfuse/nightfuse/deadletter/batch"
 	"github.com/nightfuse/nightfuse/internal/call"
+	"github.com/nightfuse/nightfuse/internal/modelapi"
 )
 
 // Hold 0: the first refusal ends the run, its item is pending and not dead.
@@ -224,6 +225,24 @@ func TestRefusedKey(t *testing.T) {
 			t.Errorf("stopped by %q (-got +want):\n%s", rep.StoppedBy, diff)
 		}
 	})
+	// What is said in other words: a proxy's key, a quota that is used up.
+	for _, refused := range []error{statusError(407), quotaError{modelapi.Quota}, quotaError{modelapi.QuotaPerDay}} {
+		for _, noted := range []bool{false, true} {
+			synctest.Test(t, func(t *testing.T) {
+				e := newEnv(t)
+				rep, _ := e.run(items(50), func(ctx context.Context, it batch.Item) ([]byte, error) {
+					if noted {
+						call.From(ctx).Item.Fail(refused)
+						return nil, nil // the handle drops it
+					}
+					return nil, refused
+				})
+				if rep.StoppedBy != "auth" || rep.Pending != 50 || rep.Dead != 0 {
+					t.Errorf("%v, noted %v: %v by %q", refused, noted, rep, rep.StoppedBy)
+				}
+			})
+		}
+	}
 	// One item that this key may not see does not end the run.
 	synctest.Test(t, func(t *testing.T) {
 		e := newEnv(t)
@@ -239,6 +258,13 @@ func TestRefusedKey(t *testing.T) {
 		}
 	})
 }
+
+// quotaError is an answer 429 with a word about the account.
+type quotaError struct{ class modelapi.Class }
+
+func (q quotaError) Error() string             { return "429: " + q.class.String() }
+func (q quotaError) StatusCode() int           { return 429 }
+func (q quotaError) Verdict() modelapi.Verdict { return modelapi.Verdict{Class: q.class, Status: 429} }
 
 func TestUntil(t *testing.T) {
 	t.Parallel()
@@ -362,3 +388,32 @@ func TestHeartbeatAndProgress(t *testing.T) {
 		}
 	})
 }
+
+// A terminal after ctrl-S, a writer that panics: the run goes on.
+func TestProgressThatBlocks(t *testing.T) {
+	t.Parallel()
+	for name, write := range map[string]func(free <-chan struct{}){
+		"blocks": func(free <-chan struct{}) { <-free }, "panics": func(<-chan struct{}) { panic("no terminal") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				e := newEnv(t)
+				free := make(chan struct{})
+				defer close(free)
+				e.cfg.Progress = writerFunc(func(b []byte) (int, error) { write(free); return len(b), nil })
+				rep, err := e.run(items(40), func(context.Context, batch.Item) ([]byte, error) {
+					time.Sleep(10 * time.Second)
+					return []byte("fine"), nil
+				})
+				if rep.Exit != 0 || rep.Seconds > 112 {
+					t.Errorf("%v after %v s, %v", rep, rep.Seconds, err)
+				}
+			})
+		})
+	}
+}
+
+type writerFunc func([]byte) (int, error)
+
+func (w writerFunc) Write(b []byte) (int, error) { return w(b) }

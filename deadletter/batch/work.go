@@ -12,6 +12,9 @@ import (
 
 	"github.com/nightfuse/nightfuse/deadletter"
 	"github.com/nightfuse/nightfuse/internal/call"
+	"github.com/nightfuse/nightfuse/internal/modelapi"
+	"github.com/nightfuse/nightfuse/internal/nils"
+	"github.com/nightfuse/nightfuse/internal/redact"
 )
 
 // fate is what becomes of an item.
@@ -33,19 +36,23 @@ type flight struct {
 	entry *entry
 	box   *call.Box
 	began time.Time
-	probe bool // sent alone, to see whether the others may go: its failure is not held against it
+	probe bool // sent alone, to see whether the others may go
+	spare bool // a probe whose failure is not held against it
 	era   int  // of the holds
 
-	fate    fate
-	refusal error
-	failure deadletter.Failure
-	err     error
-	tries   int // of the handle
+	fate     fate
+	refusal  error
+	failure  deadletter.Failure
+	upstream bool // the failure may be the upstream's fault
+	unfit    bool // what is lost is too large for the letters: others are not
+	err      error
+	tries    int   // of the handle
+	made     int64 // calls, once it has landed
 }
 
 // newFlight makes the context in which the item is done.
 func (r *run) newFlight(ctx context.Context, e *entry) *flight {
-	f := &flight{entry: e, began: r.cfg.Clock.Now(), err: errors.New("batch: the handle has ended its goroutine")}
+	f := &flight{entry: e, began: r.cfg.Clock.Now()}
 	f.box = call.With(ctx)
 	f.box.NewItem(e.it.ID, e.labels(r.cfg.Version))
 	f.box.Recorded = true // the queue's own transport steps aside
@@ -74,8 +81,30 @@ func (f *flight) calls(landed bool) int64 {
 	return int64(f.tries)
 }
 
-// do does the item of f and says in f what became of it. It runs in a
-// goroutine of its own.
+// work does the item of f and says in f what became of it, whatever the
+// caller's code does: the handle, Validate, the methods of their errors, Results
+// and the letters' store. It runs in a goroutine of its own.
+func (r *run) work(ctx context.Context, f *flight, stopping <-chan struct{}) {
+	guarded(func() { r.do(ctx, f, stopping) }, func(broke error) { r.rescue(f, broke) })
+}
+
+// rescue is for an item in whose work the caller's code broke.
+func (r *run) rescue(f *flight, broke error) {
+	switch f.fate {
+	case done:
+		r.cfg.Logger.Error("batch: a letter of an item that is done may stay", "run", r.cfg.Name, "item", f.entry.it.ID, "error", redact.Err(broke, maxText))
+	case dead, lost: // while its letter or its result was stored
+		f.fate, f.err = lost, errors.Join(f.err, broke)
+	default:
+		f.err = broke
+		f.made = f.calls(true)
+		f.box.Item.Fail(nil) // it may be what broke
+		guarded(func() { r.bury(f) }, func(again error) { f.fate, f.err = lost, errors.Join(broke, again) })
+	}
+}
+
+// do is work while nothing breaks. A fate is set when it is sure: before a letter
+// or a result is stored it is that of an item for which this fails.
 func (r *run) do(ctx context.Context, f *flight, stopping <-chan struct{}) {
 	e := f.entry
 	if e.it.Bad != nil {
@@ -85,33 +114,50 @@ func (r *run) do(ctx context.Context, f *flight, stopping <-chan struct{}) {
 	}
 	data := r.try(ctx, f, stopping)
 	if f.err == nil {
+		f.made = f.calls(true)
 		r.keep(ctx, f, data)
 		return
 	}
+	verdict := r.judge(ctx, f)
+	if verdict != dead {
+		f.fate = verdict
+	}
+	f.made = f.calls(true)
+	if verdict == dead {
+		r.bury(f)
+	}
+}
+
+// judge says what becomes of the item of f, which failed. It asks the methods of
+// the error that the loop asks again.
+func (r *run) judge(ctx context.Context, f *flight) fate {
 	if f.refusal = f.box.Item.Refusal(); f.refusal == nil && call.RefusedBy(f.err) != "" {
 		f.refusal = f.err
 	}
-	f.failure = deadletter.FailureOf(f.err)
-	status := f.failure.Status
-	if status == 0 {
-		// The handle's error does not tell; a retry inside has noted it.
-		status = call.StatusCode(f.box.Item.Failure())
-	}
+	f.tell()
+	noted, status := f.box.Item.Failure(), f.failure.Status
 	var bad *invalid
+	refusedResult := errors.As(f.err, &bad)
+	f.upstream = !ofTheItem(status) && !panicked(f.err) && !(refusedResult && answered(noted))
 	switch {
-	case errors.As(f.err, &bad):
-		r.bury(f) // the upstream has answered, whatever it met before
 	case f.refusal != nil:
-		f.fate = refused
-	case ctx.Err() != nil:
-		f.fate = pending
-	case ofTheKey(status):
-		f.fate = unauthed
-	case f.probe && !ofTheItem(status) && !panicked(f.err):
-		f.fate = released
-	default:
-		r.bury(f)
+		return refused
+	case ctx.Err() != nil, refusedResult && f.tries < 2:
+		return pending
+	case ofTheKey(status) || r.ofTheAccount(f.err) || r.ofTheAccount(noted):
+		return unauthed
+	case f.spare && f.upstream:
+		return released
 	}
+	return dead
+}
+
+// answered reports whether the item's last call brought an answer with a good
+// status, by the failure that a retry has noted. Otherwise a result that says
+// nothing stands for an error that the handle has dropped.
+func answered(noted error) bool {
+	status := call.StatusCode(noted)
+	return noted == nil || status >= 200 && status <= 399
 }
 
 // try calls the handle, and once more when Validate refuses what it returns: a
@@ -126,7 +172,7 @@ func (r *run) try(ctx context.Context, f *flight, stopping <-chan struct{}) []by
 		if f.err = r.valid(f.entry.it, data); f.err == nil {
 			return data
 		}
-		if f.tries == 2 || ctx.Err() != nil || isClosed(stopping) {
+		if f.tries == 2 || f.box.Item.Refusal() != nil || ctx.Err() != nil || isClosed(stopping) {
 			return nil
 		}
 	}
@@ -134,8 +180,8 @@ func (r *run) try(ctx context.Context, f *flight, stopping <-chan struct{}) []by
 
 // keep makes data the result of f.
 func (r *run) keep(ctx context.Context, f *flight, data []byte) {
-	if err := r.store(ctx, f, data); err != nil {
-		f.fate, f.err = lost, err
+	f.fate = lost
+	if f.err = r.store(ctx, f, data); f.err != nil {
 		return
 	}
 	f.fate = done
@@ -163,13 +209,34 @@ func (r *run) resolve(ctx context.Context, f *flight) {
 
 // bury makes a dead letter of f.
 func (r *run) bury(f *flight) {
+	f.tell()
 	f.fate = dead
-	if f.failure.Signature == "" {
-		f.failure = deadletter.FailureOf(f.err)
-	}
 	if err := r.cfg.Letters.Fail(f.box, f.entry.it.Input, f.err); err != nil {
+		f.unfit = errors.Is(err, deadletter.ErrTooLarge)
 		f.fate, f.err = lost, errors.Join(f.err, err)
 	}
+}
+
+// tell notes in f the failure as the item's letter tells it.
+func (f *flight) tell() { f.failure = deadletter.FailureOf(&call.Met{Box: f.box, Err: f.err}) }
+
+// errGoexit is what guarded says of code that ended its goroutine.
+var errGoexit = errors.New("batch: the caller's code has ended its goroutine (runtime.Goexit, as t.FailNow does)")
+
+// guarded calls fn, and fail if fn panics or ends its goroutine. Then what comes
+// after guarded may not run.
+func guarded(fn func(), fail func(error)) {
+	returned := false
+	defer func() {
+		switch p := recover(); {
+		case p != nil:
+			fail(&panicError{value: p, stack: debug.Stack()})
+		case !returned:
+			fail(errGoexit)
+		}
+	}()
+	fn()
+	returned = true
 }
 
 // safely calls the handle. A panic in it is a failure of the item.
@@ -179,7 +246,8 @@ func (r *run) safely(ctx context.Context, it Item) (data []byte, err error) {
 			data, err = nil, &panicError{value: p, stack: debug.Stack()}
 		}
 	}()
-	return r.handle(ctx, it)
+	data, err = r.handle(ctx, it)
+	return data, nils.Error(err)
 }
 
 // valid asks Validate, and not of an empty result: that is none, whatever a
@@ -196,7 +264,7 @@ func (r *run) valid(it Item, data []byte) (err error) {
 	if _, ok := r.results.(*Folder); ok && !utf8.Valid(data) {
 		return &invalid{errNotText} // the item's fault, not the disk's
 	}
-	if err := r.cfg.Validate(it, data); err != nil {
+	if err := nils.Error(r.cfg.Validate(it, data)); err != nil {
 		return &invalid{err}
 	}
 	return nil
@@ -229,24 +297,36 @@ func (e *badInput) Unwrap() error { return e.err }
 func (e *badInput) NotSent() bool { return true }
 
 // ofTheItem reports whether a status is about the request itself: those that a
-// breaker does not count and a retry takes for final, save a proxy's demand for a
-// password, which every item meets.
+// breaker does not count and a retry takes for final.
 func ofTheItem(status int) bool {
 	switch status {
-	case http.StatusUnauthorized, http.StatusPaymentRequired, http.StatusForbidden, http.StatusProxyAuthRequired,
-		http.StatusRequestTimeout, http.StatusTooEarly, http.StatusTooManyRequests:
+	case http.StatusRequestTimeout, http.StatusTooEarly, http.StatusTooManyRequests:
 		return false
 	case http.StatusNotImplemented, http.StatusHTTPVersionNotSupported:
 		return true
 	}
-	return status >= 400 && status <= 499
+	return status >= 400 && status <= 499 && !ofTheKey(status)
 }
 
-// ofTheKey reports whether a status refuses the key or the account: the item is
-// as good as before.
+// ofTheKey reports whether a status refuses the key or the account, or a proxy's:
+// the item is as good as before.
 func ofTheKey(status int) bool {
 	switch status {
-	case http.StatusUnauthorized, http.StatusPaymentRequired, http.StatusForbidden:
+	case http.StatusUnauthorized, http.StatusPaymentRequired, http.StatusForbidden, http.StatusProxyAuthRequired:
+		return true
+	}
+	return false
+}
+
+// ofTheAccount reports whether err is an answer that names what ofTheKey knows by
+// its status: a quota that is used up often comes with a 429.
+func (r *run) ofTheAccount(err error) bool {
+	v, ok := modelapi.OfError(err, r.cfg.Clock.Now())
+	if !ok {
+		return false
+	}
+	switch v.Class {
+	case modelapi.Auth, modelapi.Quota, modelapi.QuotaPerDay:
 		return true
 	}
 	return false
