@@ -214,3 +214,39 @@ func TestRefusedKeysInARow(t *testing.T) {
 		}
 	})
 }
+
+// However a run was stopped, Patience ends a call in flight that hangs.
+func TestStoppedRunHasPatience(t *testing.T) {
+	t.Parallel()
+	for by, exit := range map[string]int{"breaker": 2, "until": 2, "lost": 5} {
+		synctest.Test(t, func(t *testing.T) {
+			e := newEnv(t)
+			e.cfg.Patience = 10 * time.Minute
+			switch by {
+			case "until":
+				e.cfg.Until = time.Now().Add(1500 * time.Millisecond)
+			case "lost":
+				e.cfg.Results = failing{store: errDisk}
+			}
+			ctx, cancel := context.WithTimeout(t.Context(), time.Hour) // to see it fail
+			defer cancel()
+			rep, _ := e.checked(batch.Run(ctx, e.cfg, items(20), e.handle(func(ctx context.Context, it batch.Item) ([]byte, error) {
+				switch it.ID {
+				case "item-000":
+					return nil, statusError(400) // goes alone
+				case "item-001":
+					<-ctx.Done()
+					return nil, ctx.Err()
+				}
+				time.Sleep(time.Second)
+				if by == "breaker" {
+					return nil, &refusal{by: by}
+				}
+				return []byte("fine"), nil
+			})))
+			if rep.Exit != exit || rep.StoppedBy != by || rep.Seconds < 630 || rep.Seconds > 635 {
+				t.Errorf("%s: %v by %q after %v s, want it after the patience and the grace", by, rep, rep.StoppedBy, rep.Seconds)
+			}
+		})
+	}
+}
