@@ -60,6 +60,22 @@ func TestLost(t *testing.T) {
 			}
 		})
 	})
+	t.Run("no result that is paid, by the run's end", func(t *testing.T) {
+		t.Parallel()
+		synctest.Test(t, func(t *testing.T) {
+			e := newEnv(t)
+			e.cfg.Results = heeding{}
+			ctx, cancel := context.WithCancel(t.Context())
+			rep, err := e.checked(batch.Run(ctx, e.cfg, items(1), e.handle(func(context.Context, batch.Item) ([]byte, error) {
+				cancel()
+				synctest.Wait()
+				return []byte("fine"), nil
+			})))
+			if diff := cmp.Diff(of(rep), counts{Exit: 130, Total: 1, Done: 1, Calls: 1}); diff != "" {
+				t.Errorf("%v, report (-got +want):\n%s", err, diff)
+			}
+		})
+	})
 	t.Run("the results cannot be read", func(t *testing.T) {
 		t.Parallel()
 		synctest.Test(t, func(t *testing.T) {
@@ -94,6 +110,11 @@ func (unsynced) Load(context.Context, string) (batch.Result, bool, error) {
 }
 func (unsynced) Store(context.Context, batch.Result) error { return nil }
 func (unsynced) Sync(context.Context) error                { return errDisk }
+
+// heeding are results that heed the context.
+type heeding struct{ anywhere }
+
+func (heeding) Store(ctx context.Context, _ batch.Result) error { return ctx.Err() }
 
 type noPut struct{ deadletter.Store }
 
