@@ -59,7 +59,7 @@ func failureOf(err error, now time.Time) Failure {
 		Status:        modelapi.StatusOf(err),
 		Signature:     string(rep.ID),
 		SignatureText: clip(redact.Text(rep.Template), maxTemplate),
-		Err:           redact.Err(err, maxErr),
+		Err:           textOf(err),
 	}
 	if f.Status == 0 {
 		f.Status = rep.Status
@@ -73,6 +73,22 @@ func failureOf(err error, now time.Time) Failure {
 		f.RetryAfter = now.Add(v.Wait)
 	}
 	return f
+}
+
+// textOf returns err's text, with what names the failure before what the wrappers
+// of it say: who reads a list sees its beginning.
+func textOf(err error) string {
+	text := redact.Err(err, maxErr)
+	var s interface{ Signs() error }
+	if !errors.As(err, &s) || s.Signs() == nil {
+		return text
+	}
+	own := redact.Err(named(s.Signs()), maxErr)
+	i := strings.LastIndex(text, ": "+own)
+	if i < 0 || own == "" {
+		return text
+	}
+	return text[i+len(": "):] + " (" + text[:i] + ")"
 }
 
 // named returns the error that names the failure, without what http.Client adds:
@@ -171,13 +187,11 @@ func causeOf(box *call.Box, err error) error {
 		return err
 	}
 	text, before := redact.Err(err, maxErr), redact.Err(noted, maxErr)
-	if modelapi.StandIn(err) && !errors.Is(err, noted) {
-		return &told{noted, before + " (told as: " + text + ")"}
-	}
-	if errors.Is(err, noted) || strings.Contains(text, before) {
+	standIn := modelapi.StandIn(err) // whose text may repeat it in JSON
+	if errors.Is(err, noted) || !standIn && strings.Contains(text, before) {
 		return &told{noted, text}
 	}
-	if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) || sameStatus(err, noted) {
+	if standIn || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) || sameStatus(err, noted) {
 		return &told{noted, text + ": " + before}
 	}
 	return &told{err, text + " (the last call failed: " + before + ")"}

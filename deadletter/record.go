@@ -52,7 +52,7 @@ type Record struct {
 	Signature         string    `json:"signature,omitempty"`      // signature.ID of the error
 	SignatureText     string    `json:"signature_text,omitempty"` // the template behind it, at most 1 KiB
 	ErrType           string    `json:"err_type,omitempty"`       // Go type of the innermost error
-	Err               string    `json:"err,omitempty"`            // scrubbed, at most 4 KiB
+	Err               string    `json:"err,omitempty"`            // scrubbed, at most 4 KiB; the upstream's own failure first where it is known
 	RetryAfter        time.Time `json:"retry_after,omitzero"`     // not worth sending before; zero = not said
 	UpstreamRequestID string    `json:"upstream_request_id,omitempty"`
 	History           []Failure `json:"history,omitempty"` // the last ten, oldest first
