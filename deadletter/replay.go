@@ -28,6 +28,9 @@ const resolveTimeout = 10 * time.Second
 // A crash between a success and its ack sends that letter again: make Send safe
 // to repeat, by the record's ID as an idempotency key.
 //
+// Reading and claiming letters takes as long as ctx lets it: under one without a
+// deadline a database that hangs holds the replay up for ever.
+//
 // The Report is exact on every return. The error is nil when every letter that
 // matched was tried, also when some failed again; else it is ErrPartial, the
 // refusal, ctx's cause or the store's error. Where nothing matches, all has been

@@ -41,7 +41,7 @@ type HTTPSender struct {
 type noRequest struct{ id string }
 
 func (e noRequest) Error() string {
-	return "deadletter: letter " + e.id + " holds no HTTP request: it needs a Send of its own"
+	return "deadletter: letter " + e.id + " holds no HTTP request: it needs a Send of its own, one of a batch batch.Replay"
 }
 func (noRequest) RefusedBy() string { return "sender" }
 func (noRequest) NotSent() bool     { return true }

@@ -45,6 +45,11 @@
 // An answer is written as it came. Where results have another form or another
 // place, let the program that makes them call deadletter.Replay.
 //
+// Only letters that hold an HTTP request, those of a deadletter.Transport, are
+// replayed here. The letters of a batch hold an item's input: they are replayed by
+// the batch's program, which calls batch.Replay, and those of Queue.Do by one that
+// calls deadletter.Replay. A replay that meets one of them ends.
+//
 // A letter that a guard refuses is as before, and the replay ends.
 //
 // # Exit codes

@@ -159,7 +159,7 @@ func (o *options) tell(out io.Writer, rep deadletter.Report, who party) error {
 		fmt.Fprintf(out, "waiting for their retry-after: %d; -early sends them as well\n", rep.Skipped)
 	}
 	if who.without > 0 {
-		fmt.Fprintf(out, "without an HTTP request: %d; these need a program of their own\n", who.without)
+		fmt.Fprintf(out, "without an HTTP request: %d; batch.Replay sends those of a batch, deadletter.Replay in a program of yours the others\n", who.without)
 	}
 	if o.out == "" && n > 0 {
 		fmt.Fprintln(out, "the answers will be thrown away: no -out")

@@ -153,6 +153,17 @@ func TestReplayIsPartial(t *testing.T) {
 	}
 }
 
+// A batch's letters hold no request: who wants them sent is told what does it.
+func TestReplayOfABatch(t *testing.T) {
+	t.Parallel()
+	dir := fill(t, deadletter.Record{ItemID: "a.txt", Payload: []byte("text")})
+	cli(t, "replay", dir, "-dry-run").want(t, 0, "without an HTTP request: 1; batch.Replay sends")
+	cli(t, "replay", dir, "-yes").want(t, 4, "tried 1 of 1", "1 released", "batch.Replay", "holds no HTTP request")
+	if diff := cmp.Diff(states(t, dir), map[deadletter.State]int{deadletter.Dead: 1}); diff != "" {
+		t.Error(diff)
+	}
+}
+
 // An answer that cannot be written is no result: its letter stays.
 func TestReplayWritesBeforeTheAck(t *testing.T) {
 	t.Parallel()
