@@ -218,7 +218,8 @@ func TestUnfitLetter(t *testing.T) {
 		if e.cfg.Letters, err = deadletter.New(deadletter.Config{Name: "night", Store: e.store, MaxPayload: 100}); err != nil {
 			t.Fatal(err)
 		}
-		its := []batch.Item{{ID: "big", Estimate: 1, Input: make([]byte, 200)}, {ID: "big too", Input: make([]byte, 200), Bad: errors.New("no text")}, {ID: "a"}, {ID: "b"}}
+		its := []batch.Item{{ID: "big", Estimate: 1, Input: make([]byte, 200)}, {ID: "big too", Input: make([]byte, 200), Estimate: 2, Bad: errors.New("no text")}, {ID: "a", Estimate: 3}, {ID: "b", Estimate: 4}}
+		e.cfg.Workers = 1
 		rep, err := e.run(list(its...), func(_ context.Context, it batch.Item) ([]byte, error) {
 			time.Sleep(time.Second)
 			if len(it.Input) > 100 {

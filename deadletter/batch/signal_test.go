@@ -121,6 +121,13 @@ func TestCallerCancels(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			e := newEnv(t)
 			ctx, cancel := context.WithCancel(t.Context())
+			begin := time.Now()
+			e.cfg.Gauges = func() batch.Gauges { // meanwhile both happen
+				if time.Since(begin) > 50*time.Second {
+					time.Sleep(time.Minute)
+				}
+				return batch.Gauges{}
+			}
 			rep, err := e.checked(batch.Run(ctx, e.cfg, func(yield func(batch.Item) bool) {
 				yield(batch.Item{ID: "a"})
 				time.Sleep(time.Minute)
