@@ -58,7 +58,7 @@
 //	bad_input: Bad was set                                left, dead: there is nothing to send
 //	the handle's result passes Validate                   acked once the result is stored and synced
 //	Validate refused it twice, or the handle failed       dead again, quarantined after Options.MaxReplays
-//	401 402 403                                           left, pending; three in a row end the replay
+//	the key or the account was refused (see Handle)       left, pending; three in a row end the replay
 //	a guard refused, cancelled, the result was not kept   as it was, pending; the replay ends
 //	it is claimed, by a replay in another folder          left, pending, with a warning until when
 //	it is quarantined                                     left, dead, unless the Filter names that state

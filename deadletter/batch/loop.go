@@ -61,10 +61,7 @@ func (r *run) loop(ctx context.Context, items iter.Seq[Item]) {
 		run: r, ctx: hctx, cancel: cancel, src: r.read(ctx, items), landed: make(chan *flight),
 		alone: true, era: 1, stopping: make(chan struct{}), lastDone: r.began,
 	}
-	r.show = newProgress(r.cfg.Progress, r.began)
-	if r.cfg.Progress != nil {
-		r.show.w = r.newPen(r.cfg.Progress)
-	}
+	r.showProgress()
 	defer func() { r.show.end(l.status()) }()
 	l.turn(ctx)
 	if !l.ended {

@@ -67,6 +67,14 @@ func newProgress(w io.Writer, began time.Time) *progress {
 	return p
 }
 
+// showProgress begins the progress of the run.
+func (r *run) showProgress() {
+	r.show = newProgress(r.cfg.Progress, r.began)
+	if r.cfg.Progress != nil {
+		r.show.w = r.newPen(r.cfg.Progress)
+	}
+}
+
 // isTerminal reports whether f is a device that takes characters, save the one
 // that drops them, which is where the output of a cron job goes.
 func isTerminal(f *os.File) bool {

@@ -27,8 +27,8 @@ import (
 // valid result from this input and Version is acked unsent, and so is, with a
 // warning, one that is older than a result from another input: its input was
 // mended and done since. A letter that Run wrote for an item with Bad set is not
-// sent either: it stays dead until its input is mended. A refused key (401, 402,
-// 403) leaves the letter as it was; three in a row end the replay.
+// sent either: it stays dead until its input is mended. A refused key (see
+// [Handle]) leaves the letter as it was; three in a row end the replay.
 //
 // Of c it does not use Hold, Until, Patience, Total, Again and AllowEmpty: a
 // replay ends at the first refusal, and no letters are a success unless o's
@@ -154,7 +154,7 @@ func (p *replayed) turn(ctx context.Context) replayEnd {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	go p.work(ctx)
-	p.show = newProgress(p.cfg.Progress, p.began)
+	p.showProgress()
 	defer func() { p.show.end(p.status()) }()
 	var (
 		clk     = p.cfg.Clock
@@ -174,6 +174,8 @@ func (p *replayed) turn(ctx context.Context) replayEnd {
 				signals = nil
 			case p.signal != nil:
 				cancel(fmt.Errorf("batch: a second signal: %v", s))
+				p.quiet() // a third one ends a process whose handle heeds no context
+				p.cancelling(s)
 			default:
 				p.signal = s
 				p.draining(s)
@@ -240,7 +242,7 @@ func (p *replayed) status() status {
 		calls: p.callsNow(), total: all, inFlight: len(p.flights), state: p.lastGauges.State,
 	}
 	if isClosed(p.stopping) {
-		s.state = "stopping"
+		s.stopping, s.state = true, "stopping"
 	}
 	return s
 }

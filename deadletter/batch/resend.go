@@ -169,7 +169,7 @@ func (p *replayed) judged(ctx context.Context, f *resend) error {
 	if refusal == nil && call.RefusedBy(f.err) != "" {
 		refusal = f.err
 	}
-	f.failure = deadletter.FailureOf(&call.Met{Box: f.box, Err: f.err})
+	f.tell()
 	switch {
 	case refusal != nil:
 		f.fate = refused
@@ -177,7 +177,7 @@ func (p *replayed) judged(ctx context.Context, f *resend) error {
 		return f.err
 	case ctx.Err() != nil:
 		return f.err
-	case ofTheKey(f.failure.Status):
+	case p.ofTheKey(f.flight):
 		f.fate = unauthed
 		if p.keyRefused() >= maxRefusedKeys {
 			return p.halt("auth", f.err)

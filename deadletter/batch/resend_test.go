@@ -15,6 +15,7 @@ import (
 	"github.com/nightfuse/nightfuse/deadletter"
 	"github.com/nightfuse/nightfuse/deadletter/batch"
 	"github.com/nightfuse/nightfuse/internal/call"
+	"github.com/nightfuse/nightfuse/internal/modelapi"
 )
 
 func fails(context.Context, batch.Item) ([]byte, error) { return nil, statusError(400) }
@@ -165,9 +166,14 @@ func TestReplayWithARefusedKey(t *testing.T) {
 		if n, state := e.replays("item-000"); n != 0 || state != deadletter.Dead {
 			t.Errorf("replayed %d times, %s", n, state)
 		}
+		// So is a quota that is used up, though it comes with another status.
+		rep, err := e.replay(func(context.Context, batch.Item) ([]byte, error) { return nil, quotaError{modelapi.Quota} }, deadletter.Options{})
+		if rep.StoppedBy != "auth" || rep.Pending != 50 {
+			t.Errorf("stopped by %q, %v, %v", rep.StoppedBy, rep, err)
+		}
 		// A refusal of a few items is theirs. In a run of failures the key is good.
 		time.Sleep(time.Hour)
-		rep, err := e.replay(func(_ context.Context, it batch.Item) ([]byte, error) {
+		rep, err = e.replay(func(_ context.Context, it batch.Item) ([]byte, error) {
 			if it.ID <= "item-001" || it.ID == "item-003" {
 				return nil, statusError(403)
 			}

@@ -15,6 +15,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/nightfuse/nightfuse/deadletter"
 	"github.com/nightfuse/nightfuse/deadletter/batch"
 	"github.com/nightfuse/nightfuse/internal/call"
 	"github.com/nightfuse/nightfuse/internal/modelapi"
@@ -402,12 +403,19 @@ func TestProgressThatBlocks(t *testing.T) {
 				free := make(chan struct{})
 				defer close(free)
 				e.cfg.Progress = writerFunc(func(b []byte) (int, error) { write(free); return len(b), nil })
-				rep, err := e.run(items(40), func(context.Context, batch.Item) ([]byte, error) {
+				slow := func(context.Context, batch.Item) ([]byte, error) {
 					time.Sleep(10 * time.Second)
 					return []byte("fine"), nil
-				})
+				}
+				rep, err := e.run(items(40), slow)
 				if rep.Exit != 0 || rep.Seconds > 112 {
 					t.Errorf("%v after %v s, %v", rep, rep.Seconds, err)
+				}
+				e.cfg.Version = "2"
+				e.run(items(40), fails)
+				time.Sleep(time.Hour)
+				if rep, err = e.replay(slow, deadletter.Options{}); rep.Exit != 0 || rep.Done != 40 || rep.Seconds > 112 {
+					t.Errorf("replay: %v after %v s, %v", rep, rep.Seconds, err)
 				}
 			})
 		})

@@ -144,7 +144,7 @@ func (r *run) judge(ctx context.Context, f *flight) fate {
 		return refused
 	case ctx.Err() != nil, refusedResult && f.tries < 2:
 		return pending
-	case ofTheKey(status) || r.ofTheAccount(f.err) || r.ofTheAccount(noted):
+	case r.ofTheKey(f):
 		return unauthed
 	case f.spare && f.upstream:
 		return released
@@ -305,29 +305,23 @@ func ofTheItem(status int) bool {
 	case http.StatusNotImplemented, http.StatusHTTPVersionNotSupported:
 		return true
 	}
-	return status >= 400 && status <= 499 && !ofTheKey(status)
+	return status >= 400 && status <= 499
 }
 
-// ofTheKey reports whether a status refuses the key or the account, or a proxy's:
-// the item is as good as before.
-func ofTheKey(status int) bool {
-	switch status {
+// ofTheKey reports whether f's failure, which was told, is a refusal of the key or
+// the account, or of a proxy's: the item is as good as before. A quota that is
+// used up often comes with another status, a 429.
+func (r *run) ofTheKey(f *flight) bool {
+	switch f.failure.Status {
 	case http.StatusUnauthorized, http.StatusPaymentRequired, http.StatusForbidden, http.StatusProxyAuthRequired:
 		return true
 	}
-	return false
-}
-
-// ofTheAccount reports whether err is an answer that names what ofTheKey knows by
-// its status: a quota that is used up often comes with a 429.
-func (r *run) ofTheAccount(err error) bool {
-	v, ok := modelapi.OfError(err, r.cfg.Clock.Now())
-	if !ok {
-		return false
-	}
-	switch v.Class {
-	case modelapi.Auth, modelapi.Quota, modelapi.QuotaPerDay:
-		return true
+	for _, err := range []error{f.err, f.box.Item.Failure()} {
+		v, _ := modelapi.OfError(err, r.cfg.Clock.Now())
+		switch v.Class {
+		case modelapi.Auth, modelapi.Quota, modelapi.QuotaPerDay:
+			return true
+		}
 	}
 	return false
 }
