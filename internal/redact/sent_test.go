@@ -43,8 +43,8 @@ func TestSent(t *testing.T) {
 		}
 	}
 	basic := &http.Request{Header: http.Header{}}
-	basic.SetBasicAuth("me", "correct horse")
-	if got := redact.Sent("correct horse is wrong", basic); got != "REDACTED is wrong" {
+	basic.SetBasicAuth("0123456789abcdef-user", "correct horse")
+	if got := redact.Sent("correct horse of 0123456789abcdef-user is wrong", basic); got != "REDACTED of REDACTED is wrong" {
 		t.Error(got)
 	}
 	if got := redact.Sent("text "+token, nil); got != "text "+token {
