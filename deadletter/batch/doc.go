@@ -59,7 +59,7 @@
 //	the handle's result passes Validate                   acked once the result is stored and synced
 //	Validate refused it twice, or the handle failed       dead again, quarantined after Options.MaxReplays
 //	the key or the account was refused (see Handle)       left, pending; three in a row end the replay
-//	a guard refused, cancelled, the result was not kept   as it was, pending; the replay ends
+//	a guard refused, cancelled, the result was not kept   as it was, pending; the replay holds or ends
 //	it is claimed, by a replay in another folder          left, pending, with a warning until when
 //	it is quarantined                                     left, dead, unless the Filter names that state
 //

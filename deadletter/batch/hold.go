@@ -36,28 +36,31 @@ func (l *loop) beginHold(by string, refusal error) {
 	h := &hold{by: by, refusal: refusal, began: now, over: make(chan error, 1), cancel: cancel}
 	l.hold, l.alone = h, true
 	l.era++
-	var pause time.Duration
-	if l.spins > 0 {
-		pause = min(time.Second<<min(l.spins-1, 10), maxPause)
-	}
+	clk, spins := l.cfg.Clock, l.spins
 	l.spins++
-	clk := l.cfg.Clock
-	go func() {
-		var err error
-		defer func() { h.over <- err }()
-		guarded(func() {
-			if err = sleep(ctx, clk, pause); err != nil {
+	go func() { h.over <- awaited(ctx, clk, refusal, spins) }()
+}
+
+// awaited returns when refusal may have lifted. Where spins came before it that
+// had lifted in vain, it begins with a pause. An error says that waiting is
+// pointless.
+func awaited(ctx context.Context, clk Clock, refusal error, spins int) (err error) {
+	guarded(func() {
+		if spins > 0 {
+			if err = sleep(ctx, clk, min(time.Second<<min(spins-1, 10), maxPause)); err != nil {
 				return
 			}
-			var waited bool
-			if waited, err = call.Await(ctx, refusal); !waited {
-				err = errNoWaiting
-				if said {
-					err = sleep(ctx, clk, at.Sub(clk.Now()))
-				}
-			}
-		}, func(broke error) { err = broke })
-	}()
+		}
+		var waited bool
+		if waited, err = call.Await(ctx, refusal); waited {
+			return
+		}
+		err = errNoWaiting
+		if at, said := call.RetryAt(refusal); said {
+			err = sleep(ctx, clk, at.Sub(clk.Now()))
+		}
+	}, func(broke error) { err = broke })
+	return err
 }
 
 // lift ends the hold: the cheapest item goes first, alone. An error says that

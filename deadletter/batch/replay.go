@@ -20,8 +20,8 @@ import (
 // see [deadletter.Replay] for the order, the claims and o. Of o the queue in
 // Filter, Clock and Logger are c's; Concurrency 0 is c.Workers, and By "" names the
 // folder as well: the claims of a replay in it that was killed are taken over.
-// c.Owner pays for letters without an owner. The report goes to replay.json in Dir unless
-// c.Report names a file, so that of the last run stays.
+// c.Owner pays for letters without an owner. The report goes to replay.json in Dir
+// unless c.Report names a file: that of the last run stays.
 //
 // A letter is acked when its result is stored and synced. One whose item has a
 // valid result from this input and Version is acked unsent, and so is, with a
@@ -30,12 +30,14 @@ import (
 // sent either: it stays dead until its input is mended. A refused key (see
 // [Handle]) leaves the letter as it was; three in a row end the replay.
 //
-// Of c it does not use Hold, Until, Patience, Total, Again and AllowEmpty: a
-// replay ends at the first refusal, and no letters are a success unless o's
-// Filter asks for some. In the report Total is the letters that matched and those
-// that would but for their state: what failed again, is quarantined or has no
-// input is dead; what was refused, not tried, or is claimed by another replay is
-// pending, and a warning names that one and until when it has them.
+// A refusal of a guard is waited out as Hold says, else it ends the replay. Of c
+// Until, Patience, Total, Again and AllowEmpty are not used: no letters are a
+// success unless o's Filter asks for some.
+//
+// In the report Total is the letters that matched and those that would but for
+// their state: what failed again, is quarantined or has no input is dead; what was
+// refused, not tried, or is claimed by another replay is pending, and a warning
+// names that one and until when it has them.
 func Replay(ctx context.Context, c Config, store deadletter.Store, handle Handle, o deadletter.Options) (Report, error) {
 	if c.Report == "" && c.Dir != "" {
 		c.Report = filepath.Join(c.Dir, "replay.json")
@@ -81,12 +83,15 @@ type replayed struct {
 	first    chan struct{} // holds one element while a letter is sent alone
 	proven   chan struct{} // closed: an item was done, the others need not wait for each other
 	stopping chan struct{} // closed: nothing more is sent
+	quit     chan struct{} // closed: a signal was heard
 
-	mu   sync.Mutex // guards what follows
-	open map[string]*resend
-	keys int     // refused in a row
-	stop *noMore // why nothing more is sent
-	all  int     // letters to come, for the progress; 0 = not known
+	mu    sync.Mutex // guards what follows
+	open  map[string]*resend
+	keys  int           // refused in a row
+	stops []*noMore     // why nothing more is sent, the first first
+	held  time.Duration // waited for guards since an item was done
+	spins int           // refusals in a row that came when the one before had lifted
+	all   int           // letters to come, for the progress; 0 = not known
 }
 
 // replayEnd is how the work of a replay has ended.
@@ -100,7 +105,8 @@ type replayEnd struct {
 func (r *run) replay(ctx context.Context, store deadletter.Store, o deadletter.Options, asked bool) {
 	p := &replayed{
 		run: r, letters: store, o: o, landed: make(chan deadletter.Result), ended: make(chan replayEnd, 1), counted: map[string]bool{},
-		first: make(chan struct{}, 1), proven: make(chan struct{}), stopping: make(chan struct{}), open: map[string]*resend{},
+		first: make(chan struct{}, 1), proven: make(chan struct{}), stopping: make(chan struct{}),
+		quit: make(chan struct{}), open: map[string]*resend{},
 	}
 	p.o.Filter.Queue, p.o.Clock, p.o.Logger = r.cfg.Letters.Name(), r.cfg.Clock, r.cfg.Logger
 	p.o.OnResult = func(res deadletter.Result) {
@@ -118,10 +124,17 @@ func (r *run) replay(ctx context.Context, store deadletter.Store, o deadletter.O
 	end := p.turn(ctx)
 	clear(r.flights)
 	if end.panicked != nil {
+		r.broken = "the letters' store"
 		panic(end.panicked)
 	}
 	rep := &r.report
 	rep.StoppedBy, r.cause = end.rep.StoppedBy, end.err
+	for _, why := range p.stops {
+		r.reasons[why.by] = true
+		if why.by == "lost" && !errors.Is(end.err, why) {
+			r.cause = errors.Join(why, r.cause)
+		}
+	}
 	if err := p.countLeft(context.WithoutCancel(ctx)); err != nil {
 		rep.Uncounted, r.reasons["lost"] = true, true
 		r.cause = errors.Join(r.cause, err)
@@ -140,6 +153,7 @@ func (r *run) replay(ctx context.Context, store deadletter.Store, o deadletter.O
 	case rep.StoppedBy != "":
 		r.reasons[rep.StoppedBy] = true
 		rep.Refusal = redact.Err(err, maxText)
+		r.reasons["cancelled"] = ctx.Err() != nil // while it held
 	case ctx.Err() != nil:
 		r.reasons["cancelled"] = true
 	case err != nil:
@@ -179,7 +193,8 @@ func (p *replayed) turn(ctx context.Context) replayEnd {
 			default:
 				p.signal = s
 				p.draining(s)
-				_ = p.halt("signal", nil)
+				close(p.quit)
+				_ = p.halt(noMore{by: "signal"})
 				grace = clk.After(p.cfg.Grace)
 			}
 		case <-grace:
@@ -193,7 +208,7 @@ func (p *replayed) turn(ctx context.Context) replayEnd {
 
 // work replays the letters, in a goroutine of its own.
 func (p *replayed) work(ctx context.Context) {
-	end := replayEnd{err: errors.New("batch: the store has ended its goroutine")}
+	end := replayEnd{err: errGoexit}
 	defer func() {
 		end.panicked = recover()
 		p.ended <- end
@@ -210,7 +225,7 @@ func (p *replayed) work(ctx context.Context) {
 			p.mu.Unlock()
 		}
 	}
-	end.rep, end.err = deadletter.Replay(ctx, p.letters, p.send, p.o)
+	p.rounds(ctx, &end)
 }
 
 // look looks at the numbers and tells who watches.
@@ -234,15 +249,19 @@ func (p *replayed) status() status {
 			p.flights[f.flight] = struct{}{}
 		}
 	}
-	all := p.all
+	all, stops := p.all, p.stops
 	p.mu.Unlock()
 	rep := &p.report
 	s := status{
 		now: p.cfg.Clock.Now(), through: rep.Done + rep.Dead, done: p.doneNow(), dead: rep.Dead, skipped: rep.Skipped + rep.DeadBefore,
 		calls: p.callsNow(), total: all, inFlight: len(p.flights), state: p.lastGauges.State,
 	}
-	if isClosed(p.stopping) {
-		s.stopping, s.state = true, "stopping"
+	switch {
+	case len(stops) == 0:
+	case stops[0].guard && p.cfg.Hold > 0 && p.signal == nil:
+		s.state = "waiting for the " + stops[0].by
+	default:
+		s.stopping, s.state = true, "stopping: "+stops[0].by
 	}
 	return s
 }

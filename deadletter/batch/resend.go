@@ -20,8 +20,9 @@ type resend struct {
 
 // noMore ends a replay after the sends in flight.
 type noMore struct {
-	by  string
-	err error // nil when the reason says it all
+	by    string
+	err   error // nil when the reason says it all
+	guard bool  // a guard has refused, which may lift
 }
 
 func (e *noMore) Error() string {
@@ -36,26 +37,25 @@ func (e *noMore) Unwrap() error { return e.err }
 // RefusedBy is the reason: the letter stays as it was.
 func (e *noMore) RefusedBy() string { return e.by }
 
-// halt has nothing more sent, and returns what a send then says. The first reason
-// counts.
-func (p *replayed) halt(by string, err error) error {
+// halt has nothing more sent because of why, which it returns.
+func (p *replayed) halt(why noMore) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.stop == nil {
-		p.stop = &noMore{by, err}
+	if len(p.stops) == 0 {
 		close(p.stopping)
 	}
-	return p.stop
+	p.stops = append(p.stops, &why)
+	return &why
 }
 
 // stopped returns why nothing more is sent, nil while something is.
 func (p *replayed) stopped() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.stop == nil {
+	if len(p.stops) == 0 {
 		return nil
 	}
-	return p.stop
+	return p.stops[0]
 }
 
 // nameOf returns the id of a letter's item. A letter that was kept without one,
@@ -92,6 +92,7 @@ func (p *replayed) send(ctx context.Context, rec deadletter.Record) error {
 	}
 	f := p.take(ctx, rec)
 	defer func() {
+		f.made = f.calls(true)
 		p.mu.Lock()
 		f.back = true
 		p.mu.Unlock()
@@ -99,9 +100,9 @@ func (p *replayed) send(ctx context.Context, rec deadletter.Record) error {
 	has, err := p.hasResult(ctx, f, rec)
 	switch {
 	case err != nil:
-		return p.halt("lost", err) // what the folder holds would be paid for again
+		return p.unkept(f, err) // what the folder holds would be paid for again
 	case has:
-		return p.synced(ctx, f)
+		return p.keep(ctx, f, nil)
 	case rec.Labels[badLabel] != "":
 		f.fate = dead
 		return &call.Stays{Err: errors.New(rec.Err)}
@@ -123,16 +124,18 @@ func (p *replayed) send(ctx context.Context, rec deadletter.Record) error {
 		return p.judged(ctx, f)
 	}
 	p.answered()
-	if err := p.store(ctx, f.flight, data); err != nil {
-		return p.unkept(f, err)
-	}
-	return p.synced(ctx, f)
+	return p.keep(ctx, f, data)
 }
 
 // hasResult reports whether the item of a letter has a result that says there is
 // nothing to do.
 func (p *replayed) hasResult(ctx context.Context, f *resend, rec deadletter.Record) (bool, error) {
-	res, ok, err := p.results.Load(context.WithoutCancel(ctx), f.entry.it.ID)
+	var (
+		res Result
+		ok  bool
+		err error
+	)
+	guarded(func() { res, ok, err = p.results.Load(context.WithoutCancel(ctx), f.entry.it.ID) }, func(broke error) { err = broke })
 	switch {
 	case err != nil || !ok:
 		return false, err
@@ -146,46 +149,55 @@ func (p *replayed) hasResult(ctx context.Context, f *resend, rec deadletter.Reco
 	return true, nil
 }
 
-// synced returns when the result of f survives a power cut: the letter is all
-// that would tell of it.
-func (p *replayed) synced(ctx context.Context, f *resend) error {
-	if err := p.results.Sync(context.WithoutCancel(ctx)); err != nil {
-		return p.unkept(f, err)
+// keep returns when the result of f survives a power cut: the letter is all that
+// would tell of it. data is nil when the result is there.
+func (p *replayed) keep(ctx context.Context, f *resend, data []byte) (err error) {
+	guarded(func() {
+		if data != nil {
+			err = p.store(ctx, f.flight, data)
+		}
+		if err == nil {
+			err = p.results.Sync(context.WithoutCancel(ctx))
+		}
+		if err != nil {
+			err = p.unkept(f, err)
+		}
+	}, func(broke error) { err = p.unkept(f, broke) })
+	if err == nil {
+		f.fate = done
 	}
-	f.fate = done
-	return nil
+	return err
 }
 
 // unkept ends the replay: the next result would be lost as well. The letter
 // stays as it was.
 func (p *replayed) unkept(f *resend, err error) error {
 	f.fate = lost
-	return p.halt("lost", err)
+	return p.halt(noMore{by: "lost", err: err})
 }
 
-// judged says what the failure of f means.
+// judged says what the failure of f means for its letter.
 func (p *replayed) judged(ctx context.Context, f *resend) error {
-	refusal := f.box.Item.Refusal()
-	if refusal == nil && call.RefusedBy(f.err) != "" {
-		refusal = f.err
+	verdict := p.judge(ctx, f.flight)
+	if verdict != dead {
+		f.fate = verdict
 	}
-	f.tell()
-	switch {
-	case refusal != nil:
-		f.fate = refused
-		_ = p.halt(call.RefusedBy(refusal), refusal) // those that wait to go alone
-		return f.err
-	case ctx.Err() != nil:
-		return f.err
-	case p.ofTheKey(f.flight):
-		f.fate = unauthed
+	switch verdict {
+	case refused:
+		return p.halt(noMore{by: call.RefusedBy(f.refusal), err: f.refusal, guard: true})
+	case unauthed:
 		if p.keyRefused() >= maxRefusedKeys {
-			return p.halt("auth", f.err)
+			return p.halt(noMore{by: "auth", err: f.err})
 		}
+		return &call.Stays{Err: f.err}
+	case pending:
 		return &call.Stays{Err: f.err}
 	}
 	p.mu.Lock()
-	p.keys = 0
+	p.spins = 0 // it went through
+	if f.calls(true) > 0 {
+		p.keys = 0
+	}
 	p.mu.Unlock()
 	return f.err
 }
@@ -202,7 +214,7 @@ func (p *replayed) keyRefused() int {
 func (p *replayed) answered() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.keys = 0
+	p.keys, p.held, p.spins = 0, 0, 0
 	if !isClosed(p.proven) {
 		close(p.proven)
 	}
@@ -220,13 +232,12 @@ func (p *replayed) land(res deadletter.Result) {
 		failure = deadletter.FailureOf(res.Err)
 	)
 	if f != nil {
-		end, f.err = f.fate, res.Err
+		end = f.fate
 		if f.failure.Signature != "" {
 			failure = f.failure
 		}
-		n := f.calls(true)
-		p.calls += n
-		if n > 0 {
+		p.calls += f.made
+		if f.made > 0 {
 			p.called++
 		}
 		if f.note != "" {

@@ -1,0 +1,92 @@
+package batch
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/nightfuse/nightfuse/deadletter"
+	"github.com/nightfuse/nightfuse/internal/call"
+)
+
+// rounds replays the letters, and after each refusal that has lifted once more
+// those that it kept from being tried.
+func (p *replayed) rounds(ctx context.Context, end *replayEnd) {
+	o := p.o
+	for round := 1; ; round++ {
+		rep, err := deadletter.Replay(ctx, p.letters, p.send, o)
+		if round == 1 {
+			// What fails in this replay fails later than all that was there.
+			until := p.began
+			for _, g := range rep.Groups {
+				until = later(until, g.Last)
+			}
+			if o.Filter.Until.IsZero() || o.Filter.Until.After(until) {
+				o.Filter.Until = until
+			}
+		} else {
+			rep.Matched = end.rep.Matched
+			if errors.Is(err, deadletter.ErrNoMatch) {
+				err = nil // somebody else has done the rest
+			}
+		}
+		end.rep, end.err = rep, err
+		if o.Max > 0 {
+			if o.Max -= rep.Acked + rep.Returned + rep.Quarantined; o.Max <= 0 {
+				return
+			}
+		}
+		if !p.lifted(ctx) {
+			return
+		}
+	}
+}
+
+func later(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
+}
+
+// lifted waits until the refusal that ended a round may have lifted, and reports
+// whether there is to be another. The waits since an item was done are at most
+// Hold in all.
+func (p *replayed) lifted(ctx context.Context) bool {
+	p.mu.Lock()
+	stops, left, spins := p.stops, p.cfg.Hold-p.held, p.spins
+	p.spins++
+	p.mu.Unlock()
+	if len(stops) == 0 || slices.ContainsFunc(stops, func(why *noMore) bool { return !why.guard }) || left <= 0 {
+		return false
+	}
+	refusal := stops[0].err
+	clk := p.cfg.Clock
+	began := clk.Now()
+	if at, said := call.RetryAt(refusal); said && at.Sub(began) > left {
+		return false // it would be waited for in vain
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	over := make(chan error, 1)
+	go func() { over <- awaited(ctx, clk, refusal, spins) }()
+	select {
+	case err := <-over:
+		if err != nil {
+			return false
+		}
+	case <-clk.After(left):
+		return false
+	case <-p.quit:
+		return false
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if isClosed(p.quit) {
+		return false
+	}
+	p.held += clk.Now().Sub(began)
+	p.stops, p.stopping, p.proven = nil, make(chan struct{}), make(chan struct{})
+	return true
+}
