@@ -79,23 +79,6 @@ func (r *run) loop(ctx context.Context, items iter.Seq[Item]) {
 	}
 }
 
-// leaveSource ends the source. An iterator that blocks is given a moment, and
-// then left behind: it ends with its next item.
-func (l *loop) leaveSource() {
-	close(l.src.quit)
-	patience := l.cfg.Clock.After(time.Second)
-	for {
-		select {
-		case _, ok := <-l.src.out:
-			if !ok {
-				return
-			}
-		case <-patience:
-			return
-		}
-	}
-}
-
 // turn goes round until all is through.
 func (l *loop) turn(ctx context.Context) {
 	var (

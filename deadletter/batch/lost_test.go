@@ -3,6 +3,7 @@ package batch_test
 import (
 	"context"
 	"errors"
+	"iter"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -60,6 +61,18 @@ func TestLost(t *testing.T) {
 			}
 		})
 	})
+	t.Run("the letters cannot be read", func(t *testing.T) {
+		t.Parallel()
+		e := newEnv(t)
+		var err error
+		if e.cfg.Letters, err = deadletter.New(deadletter.Config{Name: "night", Store: noList{e.store}}); err != nil {
+			t.Fatal(err)
+		}
+		rep, err := e.run(items(5), nil)
+		if rep.Exit != 5 || rep.StoppedBy != "lost" || !rep.Uncounted || len(e.calls) != 0 || !errors.Is(err, errDisk) {
+			t.Errorf("%v by %q, %v: want nothing sent", rep, rep.StoppedBy, err)
+		}
+	})
 	t.Run("no result that is paid, by the run's end", func(t *testing.T) {
 		t.Parallel()
 		synctest.Test(t, func(t *testing.T) {
@@ -115,6 +128,12 @@ func (unsynced) Sync(context.Context) error                { return errDisk }
 type heeding struct{ anywhere }
 
 func (heeding) Store(ctx context.Context, _ batch.Result) error { return ctx.Err() }
+
+type noList struct{ deadletter.Store }
+
+func (noList) List(context.Context, deadletter.Filter) iter.Seq2[deadletter.Record, error] {
+	return func(yield func(deadletter.Record, error) bool) { yield(deadletter.Record{}, errDisk) }
+}
 
 type noPut struct{ deadletter.Store }
 

@@ -25,6 +25,36 @@ func slowly(pause time.Duration, its ...batch.Item) func(func(batch.Item) bool) 
 	}
 }
 
+// The cheapest of the first goes first, alone, and then all go.
+func TestFirstGoesAlone(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		e := newEnv(t)
+		most, now := 0, 0
+		rep, _ := e.run(list(
+			batch.Item{ID: "long", Input: make([]byte, 900)}, batch.Item{ID: "short", Input: make([]byte, 9)},
+			batch.Item{ID: "said", Input: make([]byte, 900), Estimate: 3}, batch.Item{ID: "other", Input: make([]byte, 90)},
+		), func(context.Context, batch.Item) ([]byte, error) {
+			e.mu.Lock()
+			if now++; len(e.calls) == 1 {
+				most = now
+			}
+			most = max(most, now)
+			e.mu.Unlock()
+			time.Sleep(time.Second)
+			e.mu.Lock()
+			defer e.mu.Unlock()
+			if now--; len(e.calls) == 1 && now != 0 {
+				t.Error("somebody went beside the first")
+			}
+			return []byte("fine"), nil
+		})
+		if e.calls[0] != "said" || most != 3 || rep.Seconds != 2 {
+			t.Errorf("order %v, %d at once, %v s; want said alone, then three", e.calls, most, rep.Seconds)
+		}
+	})
+}
+
 // A failed probe is not chosen again while others are still to be read.
 func TestFailedProbeWaitsForTheIterator(t *testing.T) {
 	t.Parallel()
@@ -130,4 +160,33 @@ func TestProbesUntilOneSucceeds(t *testing.T) {
 			t.Errorf("%v, %v", rep, err)
 		}
 	})
+}
+
+// A probe that fails because of itself is dead at once. What may be the upstream's
+// fault costs a second try, since another item is the next probe.
+func TestProbesThatFail(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		statuses []int
+		calls    int
+	}{
+		{[]int{400, 404, 409, 410, 413, 414, 418, 422, 431, 451, 499, 501, 505}, 3},
+		{[]int{408, 425, 429, 500, 502, 503, 529}, 4},
+	} {
+		for _, status := range tt.statuses {
+			synctest.Test(t, func(t *testing.T) {
+				e := newEnv(t)
+				e.cfg.Workers = 1
+				rep, _ := e.run(items(3), func(_ context.Context, it batch.Item) ([]byte, error) {
+					if it.ID == "item-000" {
+						return nil, statusError(status)
+					}
+					return []byte("fine"), nil
+				})
+				if diff := cmp.Diff(of(rep), counts{Exit: 4, Total: 3, Done: 2, Dead: 1, Calls: tt.calls}); diff != "" {
+					t.Errorf("%d (-got +want):\n%s", status, diff)
+				}
+			})
+		}
+	}
 }

@@ -9,6 +9,7 @@ import (
 	"maps"
 	"runtime/debug"
 	"slices"
+	"time"
 	"unicode/utf8"
 )
 
@@ -73,6 +74,23 @@ func (r *run) read(ctx context.Context, items iter.Seq[Item]) *source {
 		s.whole = true
 	}()
 	return s
+}
+
+// leaveSource ends the source. An iterator that blocks is given a moment, and
+// then left behind: it ends with its next item.
+func (l *loop) leaveSource() {
+	close(l.src.quit)
+	patience := l.cfg.Clock.After(time.Second)
+	for {
+		select {
+		case _, ok := <-l.src.out:
+			if !ok {
+				return
+			}
+		case <-patience:
+			return
+		}
+	}
 }
 
 // sort finds out whether an earlier run is done with the item. It runs beside
