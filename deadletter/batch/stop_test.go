@@ -12,7 +12,6 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/nightfuse/nightfuse/deadletter"
 	"github.com/nightfuse/nightfuse/deadletter/batch"
 	"github.com/nightfuse/nightfuse/internal/call"
 	"github.com/nightfuse/nightfuse/internal/modelapi"
