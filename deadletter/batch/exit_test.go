@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// If several things went wrong the gravest is the exit code: signal, lost,
+// If several things went wrong the gravest is the exit code: signal, lost, usage,
 // budget, breaker, dead letters.
 func TestExitOrder(t *testing.T) {
 	t.Parallel()
@@ -22,6 +22,7 @@ func TestExitOrder(t *testing.T) {
 		{5, "failed: the items' iterator", func(r *run) { r.reasons["panic"], r.broken = true, "the items' iterator" }},
 		{5, "failed: the caller's code", func(r *run) { r.reasons["panic"] = true }},
 		{5, "failed: a result or a dead letter", func(r *run) { r.reasons["lost"], r.report.Lost = true, 1 }},
+		{1, "failed: an item has no ID", func(r *run) { r.reasons["usage"] = true }},
 		{3, "stopped: the budget", func(r *run) { r.reasons["budget"], r.report.StoppedBy = true, "budget" }},
 		{2, "stopped: the breaker", func(r *run) {
 			r.reasons["breaker"] = true

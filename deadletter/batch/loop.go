@@ -376,6 +376,8 @@ func (l *loop) refuse(f *flight) {
 		l.reasons[by] = true
 	case l.hold != nil || f.era != l.era:
 		// Of the same refusal, or of one that is over.
+	case l.cfg.Hold == 0 && by == "breaker" && l.keys > 0:
+		l.stop("auth", f.refusal) // it has opened for a refused key
 	case l.cfg.Hold == 0:
 		l.stop(by, f.refusal)
 	default:

@@ -25,7 +25,7 @@ func (r *run) newPen(w io.Writer) *pen {
 	return p
 }
 
-// Write is for b of its caller's own.
+// Write leaves b to be written, in the place of what was left before.
 func (p *pen) Write(b []byte) (int, error) {
 	select {
 	case <-p.texts:

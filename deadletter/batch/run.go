@@ -65,17 +65,17 @@ func unstarted(c Config) Report {
 	if c.Dir == "" {
 		return rep
 	}
-	lock, err := durable.TryLock(nil, filepath.Join(c.Dir, "lock"))
-	if err != nil {
-		return rep // no folder, or another run's
-	}
-	defer func() { _ = lock.Close() }()
 	file := cmp.Or(c.Report, filepath.Join(c.Dir, "report.json"))
 	var before Report
 	b, err := os.ReadFile(file)
 	if err != nil || json.Unmarshal(b, &before) == nil && !before.Complete && before.State != "running" {
 		return rep
 	}
+	lock, err := durable.TryLock(nil, filepath.Join(c.Dir, "lock"))
+	if err != nil {
+		return rep // another run's folder
+	}
+	defer func() { _ = lock.Close() }()
 	if rep.write(file) != nil {
 		_ = os.Remove(file) // also a full disk forgets a name
 	}

@@ -234,12 +234,25 @@ func TestRefusedKey(t *testing.T) {
 					}
 					return nil, refused
 				})
-				if rep.StoppedBy != "auth" || rep.Pending != 50 || rep.Dead != 0 {
+				if rep.StoppedBy != "auth" || rep.Pending != 50 || rep.Calls != 3 {
 					t.Errorf("%v, noted %v: %v by %q", refused, noted, rep, rep.StoppedBy)
 				}
 			})
 		}
 	}
+	// A breaker is quick to open for them.
+	synctest.Test(t, func(t *testing.T) {
+		e := newEnv(t)
+		rep, _ := e.run(items(50), func(context.Context, batch.Item) ([]byte, error) {
+			if len(e.calls) == 1 {
+				return nil, statusError(401)
+			}
+			return nil, &refusal{by: "breaker"}
+		})
+		if diff := cmp.Diff(of(rep), counts{Exit: 2, Total: 50, Pending: 50, Calls: 1}); diff != "" || rep.StoppedBy != "auth" {
+			t.Errorf("stopped by %q (-got +want):\n%s", rep.StoppedBy, diff)
+		}
+	})
 	// One item that this key may not see does not end the run.
 	synctest.Test(t, func(t *testing.T) {
 		e := newEnv(t)

@@ -135,14 +135,13 @@ func (r *run) judge(ctx context.Context, f *flight) fate {
 		f.refusal = f.err
 	}
 	f.tell()
-	noted, status := f.box.Item.Failure(), f.failure.Status
 	var bad *invalid
-	refusedResult := errors.As(f.err, &bad)
-	f.upstream = !ofTheItem(status) && !panicked(f.err) && !(refusedResult && answered(noted))
+	noResult := errors.As(f.err, &bad) && f.answered()
+	f.upstream = !ofTheItem(f.failure.Status) && !panicked(f.err) && !noResult
 	switch {
 	case f.refusal != nil:
 		return refused
-	case ctx.Err() != nil, refusedResult && f.tries < 2:
+	case ctx.Err() != nil, noResult && f.tries < 2:
 		return pending
 	case r.ofTheKey(f):
 		return unauthed
@@ -153,11 +152,12 @@ func (r *run) judge(ctx context.Context, f *flight) fate {
 }
 
 // answered reports whether the item's last call brought an answer with a good
-// status, by the failure that a retry has noted. Otherwise a result that says
-// nothing stands for an error that the handle has dropped.
-func answered(noted error) bool {
+// status, by the refusal or the failure that a guard has noted. Otherwise a result
+// that says nothing stands for an error that the handle has dropped.
+func (f *flight) answered() bool {
+	noted := f.box.Item.Failure()
 	status := call.StatusCode(noted)
-	return noted == nil || status >= 200 && status <= 399
+	return f.box.Item.Refusal() == nil && (noted == nil || status >= 200 && status <= 399)
 }
 
 // try calls the handle, and once more when Validate refuses what it returns: a
@@ -172,7 +172,7 @@ func (r *run) try(ctx context.Context, f *flight, stopping <-chan struct{}) []by
 		if f.err = r.valid(f.entry.it, data); f.err == nil {
 			return data
 		}
-		if f.tries == 2 || f.box.Item.Refusal() != nil || ctx.Err() != nil || isClosed(stopping) {
+		if f.tries == 2 || !f.answered() || ctx.Err() != nil || isClosed(stopping) {
 			return nil
 		}
 	}
