@@ -6,6 +6,8 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -83,6 +85,49 @@ func TestEmptyResultIsNone(t *testing.T) {
 		}
 		if rep, err := e.run(list(batch.Item{ID: "a"}), nil); rep.Done != 1 || rep.Skipped != 0 {
 			t.Errorf("%q of an earlier run: %v, %v", nothing, rep, err)
+		}
+	}
+}
+
+// A run that cannot be started does not leave an older one's success, or its
+// "running", for its own. What else the last run has told stays.
+func TestUnstartedRunLeavesNoSuccess(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		state    string
+		complete bool
+		want     string
+	}{
+		"a success":     {"finished", true, "failed: nothing was started"},
+		"a killed run":  {"running", false, "failed: nothing was started"},
+		"a stopped run": {"stopped: the breaker refuses", false, "stopped: the breaker refuses"},
+	} {
+		for how, set := range map[string]func(*batch.Config){
+			"a bad field":  func(c *batch.Config) { c.Workers = -1 },
+			"no heartbeat": func(cfg *batch.Config) { cfg.Heartbeat = filepath.Join(cfg.Dir, "missing", "beat") },
+			"no results":   func(cfg *batch.Config) { cfg.Results = nil },
+		} {
+			t.Run(name+", "+how, func(t *testing.T) {
+				t.Parallel()
+				e := newEnv(t)
+				report := fmt.Sprintf(`{"v": 1, "state": %q, "complete": %v}`, c.state, c.complete)
+				if err := errors.Join(os.Mkdir(e.cfg.Dir, 0o700), os.WriteFile(filepath.Join(e.cfg.Dir, "report.json"), []byte(report), 0o600),
+					os.WriteFile(filepath.Join(e.cfg.Dir, "results"), nil, 0o600)); err != nil {
+					t.Fatal(err)
+				}
+				if how != "no results" {
+					e.cfg.Results = unsynced{}
+				}
+				set(&e.cfg)
+				rep, err := batch.Run(t.Context(), e.cfg, items(1), e.handle(nil))
+				want := c.want
+				if how == "no heartbeat" {
+					want = "failed: nothing was started" // its own said running
+				}
+				if w := e.written(); rep.Exit != batch.ExitUsage || err == nil || w.State != want || w.Complete {
+					t.Errorf("%v, %v; written is %q, complete %v", rep, err, w.State, w.Complete)
+				}
+			})
 		}
 	}
 }

@@ -2,12 +2,10 @@ package batch
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"iter"
 	"time"
 
-	"github.com/nightfuse/nightfuse/internal/call"
 	"github.com/nightfuse/nightfuse/internal/redact"
 )
 
@@ -18,9 +16,6 @@ const (
 	// lookTime how long the first of them waits for so many.
 	lookAhead = 256
 	lookTime  = time.Second
-	// maxRefusedKeys is how many items in a row may meet a refused key where no
-	// breaker stops them.
-	maxRefusedKeys = 3
 )
 
 // loop is a run at work. Its fields belong to the goroutine of Run.
@@ -217,126 +212,6 @@ func (l *loop) start() {
 	}
 }
 
-// leave counts an item that stays for the next run.
-func (l *loop) leave(id string) {
-	l.report.Pending++
-	addName(&l.report.PendingItems, id)
-}
-
-// take takes an item from the source.
-func (l *loop) take(in listed) {
-	rep := &l.report
-	switch {
-	case in.twice:
-		rep.Duplicates++
-		if rep.Duplicates == 1 {
-			l.warn("an id came more than once; only its first item counts")
-		}
-	case in.err != nil:
-		// The folder of results cannot be read: what it holds would be paid
-		// for again.
-		l.warn("%v", in.err)
-		l.leave(in.entry.it.ID)
-		reason := "lost"
-		if errors.As(in.err, new(noID)) {
-			reason = "usage"
-		}
-		l.stop(reason, in.err)
-	case in.fate == done:
-		l.lastDone = l.cfg.Clock.Now() // reading is getting on, too
-		rep.Done++
-		rep.Skipped++
-	case in.fate == dead:
-		rep.Dead++
-		rep.DeadBefore++
-		addName(&rep.DeadItems, in.entry.it.ID)
-	case l.stopped:
-		l.leave(in.entry.it.ID)
-	default:
-		l.backlog.push(in.entry)
-	}
-}
-
-// land takes an item back from its worker.
-func (l *loop) land(f *flight) {
-	delete(l.flights, f)
-	if l.probing == f {
-		l.probing = nil
-	}
-	now, id, n := l.cfg.Clock.Now(), f.entry.it.ID, f.made
-	l.landedAt = now
-	l.calls += n
-	if n > 0 && !f.entry.called {
-		f.entry.called = true
-		l.called++
-	}
-	rep := &l.report
-	switch f.fate {
-	case done:
-		rep.Done++
-		l.meter.item(now.Sub(f.began))
-		l.lastDone, l.anyDone = now, true
-		l.keys, l.held, l.spins = 0, 0, 0
-		clear(l.alarms.repeats)
-	case dead:
-		rep.Dead++
-		addName(&rep.DeadItems, id)
-		if n > 0 {
-			l.keys = 0
-		}
-		l.failed(f.failure.Signature, f.failure.SignatureText)
-	case lost:
-		rep.Lost++
-		addName(&rep.LostItems, id)
-		l.warn("%.200s is lost: %v", id, f.err)
-		if !f.unfit {
-			l.stop("lost", f.err)
-		} else if l.cause == nil {
-			l.cause = f.err
-		}
-	case released:
-		l.failed(f.failure.Signature, f.failure.SignatureText)
-		f.entry.tried, f.entry.era = true, l.era
-		l.again(f.entry)
-	case refused:
-		if f.probe && n > 0 {
-			// A retry inside has tried again and met the breaker that its own
-			// failed call had opened.
-			f.entry.tried = true
-		}
-		l.again(f.entry)
-		l.refuse(f)
-		return
-	case unauthed:
-		l.failed(f.failure.Signature, f.failure.SignatureText)
-		if f.entry.keyed {
-			l.leave(id) // this key does not do this item
-			return
-		}
-		f.entry.tried, f.entry.keyed = true, true
-		l.again(f.entry)
-		if l.keys++; l.keys >= maxRefusedKeys {
-			l.stop("auth", f.err)
-		}
-		return
-	default:
-		l.leave(id)
-		return
-	}
-	if f.probe && !f.upstream {
-		l.alone, l.spins = false, 0 // it went through, or failed by its own fault
-	}
-}
-
-// again puts an item back.
-func (l *loop) again(e *entry) {
-	if l.stopped {
-		l.leave(e.it.ID)
-		return
-	}
-	l.backlog.push(e)
-}
-
 // stop has nothing more started.
 func (l *loop) stop(reason string, cause error) {
 	l.reasons[reason] = true
@@ -363,24 +238,4 @@ func (l *loop) stop(reason string, cause error) {
 func (l *loop) drop(cause error) {
 	l.dropped = true
 	l.cancel(cause)
-}
-
-// refuse holds, or ends the run, because a guard refused f's item.
-func (l *loop) refuse(f *flight) {
-	by := call.RefusedBy(f.refusal)
-	if by == "" {
-		by = "guard"
-	}
-	switch {
-	case l.stopped:
-		l.reasons[by] = true
-	case l.hold != nil || f.era != l.era:
-		// Of the same refusal, or of one that is over.
-	case l.cfg.Hold == 0 && by == "breaker" && l.keys > 0:
-		l.stop("auth", f.refusal) // it has opened for a refused key
-	case l.cfg.Hold == 0:
-		l.stop(by, f.refusal)
-	default:
-		l.beginHold(by, f.refusal)
-	}
 }
