@@ -64,11 +64,11 @@ func (p *replayed) countLeft(ctx context.Context) error {
 		addName(&rep.PendingItems, nameOf(rec))
 	}
 	if quarantined > 0 {
-		p.warn("%d letters are quarantined: they are replayed only when the Filter names that state", quarantined)
+		p.warn("quarantined, and replayed only when the Filter names that state: %d of the letters", quarantined)
 	}
 	for _, by := range slices.Sorted(maps.Keys(holders)) {
 		h := holders[by]
-		p.warn("%d letters are claimed by %s until %s: another replay does them, or was killed", h.letters, by, h.until.UTC().Format(time.RFC3339))
+		p.warn("claimed by %s until %s, who replays them or was killed: %d of the letters", by, h.until.UTC().Format(time.RFC3339), h.letters)
 	}
 	return nil
 }

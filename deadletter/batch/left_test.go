@@ -56,7 +56,7 @@ func TestReplayCountsWhatIsLeft(t *testing.T) {
 			t.Errorf("dead %v, pending (-got +want):\n%s", rep.DeadItems, diff)
 		}
 		text := strings.Join(rep.Warnings, "\n")
-		for _, want := range []string{"2 letters are claimed by host:1 until " + until, "1 letters are claimed by host:2 until " + until, "1 letters are quarantined"} {
+		for _, want := range []string{"claimed by host:1 until " + until + ", who replays them or was killed: 2", "claimed by host:2 until " + until, "names that state: 1"} {
 			if !strings.Contains(text, want) {
 				t.Errorf("the warnings do not say %q: %s", want, text)
 			}

@@ -1,6 +1,7 @@
 package batch
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -184,7 +185,7 @@ func (p *replayed) judged(ctx context.Context, f *resend) error {
 	}
 	switch verdict {
 	case refused:
-		return p.halt(noMore{by: call.RefusedBy(f.refusal), err: f.refusal, guard: true})
+		return p.halt(noMore{by: cmp.Or(call.RefusedBy(f.refusal), "guard"), err: f.refusal, guard: true})
 	case unauthed:
 		if p.keyRefused() >= maxRefusedKeys {
 			return p.halt(noMore{by: "auth", err: f.err})
@@ -260,7 +261,7 @@ func (p *replayed) land(res deadletter.Result) {
 		rep.Dead++
 		addName(&rep.DeadItems, id)
 		p.failed(failure.Signature, failure.SignatureText)
-	case end == dead:
+	case end == dead && !p.counted[res.Record.ID]: // else in an earlier round
 		rep.Dead++
 		rep.DeadBefore++
 		addName(&rep.DeadItems, id)

@@ -3,8 +3,10 @@ package batch_test
 import (
 	"context"
 	"errors"
+	"math/rand/v2"
 	"os"
 	"slices"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -76,6 +78,26 @@ func TestReplayHolds(t *testing.T) {
 	}
 }
 
+// What is left dead in each round is one letter.
+func TestReplayCountsOnceInAllRounds(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		e := newEnv(t)
+		e.run(list(batch.Item{ID: "bad", Bad: errDisk}, batch.Item{ID: "good", Input: []byte("1")}), fails)
+		time.Sleep(time.Hour)
+		e.calls, e.cfg.Hold = nil, time.Hour
+		rep, err := e.replay(func(context.Context, batch.Item) ([]byte, error) {
+			if len(e.calls) < 4 {
+				return nil, &refusal{by: "breaker", until: time.Now().Add(time.Minute)}
+			}
+			return []byte("fine"), nil
+		}, deadletter.Options{})
+		if diff := cmp.Diff(of(rep), counts{Exit: 4, Total: 2, Done: 1, Dead: 1, Calls: 1}); diff != "" {
+			t.Errorf("%v (-got +want):\n%s", err, diff)
+		}
+	})
+}
+
 // full are results with room for a few.
 type full struct {
 	anywhere
@@ -119,6 +141,73 @@ func TestReplayMeetsMoreThanOneEnd(t *testing.T) {
 					t.Errorf("%v, %v", rep, err)
 				}
 			})
+		})
+	}
+}
+
+// Whatever happens to its letters, a replay counts each once, acks what has a
+// result and nothing else.
+func TestReplayConserves(t *testing.T) {
+	t.Parallel()
+	for seed := range uint64(20) {
+		synctest.Test(t, func(t *testing.T) {
+			rnd := rand.New(rand.NewPCG(seed, 1))
+			e := newEnv(t)
+			const n = 30
+			e.run(func(yield func(batch.Item) bool) {
+				for it := range items(n) {
+					if rnd.IntN(8) == 0 {
+						it.Bad = errDisk
+					}
+					yield(it)
+				}
+			}, fails)
+			time.Sleep(time.Hour)
+			if _, err := e.store.Claim(t.Context(), deadletter.ClaimReq{N: rnd.IntN(3) + 1, By: "another", Lease: time.Duration(rnd.IntN(100)) * time.Minute}); err != nil {
+				t.Fatal(err)
+			}
+			e.cfg.Hold = time.Duration(rnd.IntN(3)) * 10 * time.Minute
+			if rnd.IntN(4) == 0 {
+				time.AfterFunc(time.Duration(rnd.IntN(20))*time.Minute, func() { e.signals <- os.Interrupt })
+			}
+			var mu sync.Mutex
+			rep, err := e.replay(func(ctx context.Context, it batch.Item) ([]byte, error) {
+				mu.Lock()
+				what, nap := rnd.IntN(40), time.Duration(rnd.IntN(90))*time.Second
+				mu.Unlock()
+				select {
+				case <-time.After(nap):
+				case <-ctx.Done():
+					return nil, ctx.Err()
+				}
+				switch what {
+				case 0:
+					return nil, &refusal{by: "breaker", until: time.Now().Add(3 * time.Minute)}
+				case 1:
+					return nil, &refusal{by: "budget", until: time.Now().Add(time.Hour)}
+				case 2, 3:
+					return nil, statusError(401)
+				case 4, 5, 6, 7:
+					return nil, statusError(400)
+				case 8, 9:
+					return []byte("n/a"), nil
+				}
+				return []byte("fine"), nil
+			}, deadletter.Options{MaxReplays: 1 + rnd.IntN(2)})
+			states := map[deadletter.State]int64{}
+			for r, err := range e.store.List(t.Context(), deadletter.Filter{States: []deadletter.State{
+				deadletter.Dead, deadletter.Claimed, deadletter.Quarantined, deadletter.Acked,
+			}}) {
+				if err != nil {
+					t.Fatal(err)
+				}
+				states[r.State]++
+			}
+			named := slices.Concat(rep.DeadItems, rep.PendingItems)
+			slices.Sort(named)
+			if rep.Total != n || rep.Done != states[deadletter.Acked] || stored(t, e) != int(rep.Done) || len(slices.Compact(named)) != n-int(rep.Done) || states[deadletter.Claimed] > 3 {
+				t.Errorf("seed %d: %v, %d results, letters %v, named %v, %v", seed, rep, stored(t, e), states, named, err)
+			}
 		})
 	}
 }
