@@ -14,7 +14,7 @@ import (
 // Item is one piece of work.
 type Item struct {
 	ID       string            // names the item and its result; required, unique in a run, UTF-8
-	Input    []byte            // all that the item is made from; the payload of its dead letter
+	Input    []byte            // all that the item is made from; the payload of its dead letter. A handle must not change it
 	Estimate int64             // what it is expected to cost, in the budget's unit; 0 = not said. Guards reserve it
 	Labels   map[string]string // go into its dead letter
 
