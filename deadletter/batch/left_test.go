@@ -99,6 +99,11 @@ func TestReplayCannotCount(t *testing.T) {
 		if rep.Exit != 5 || rep.Done != 3 || !rep.Uncounted || !errors.Is(err, errDisk) {
 			t.Errorf("%v, uncounted %v, %v", rep, rep.Uncounted, err)
 		}
+		// There are none any more, which cannot be known.
+		rep, err = batch.Replay(t.Context(), e.cfg, unlisted{e.store}, e.handle(nil), deadletter.Options{})
+		if rep, err = e.agreed("replay.json", rep, err); rep.Exit != 5 || !errors.Is(err, errDisk) {
+			t.Errorf("%v, %v", rep, err)
+		}
 	})
 }
 

@@ -129,19 +129,11 @@ func (r *run) replay(ctx context.Context, store deadletter.Store, o deadletter.O
 	}
 	rep := &r.report
 	rep.StoppedBy, r.cause = end.rep.StoppedBy, end.err
-	for _, why := range p.stops {
-		r.reasons[why.by] = true
-		if why.by == "lost" && !errors.Is(end.err, why) {
-			r.cause = errors.Join(why, r.cause)
-		}
-	}
-	if err := p.countLeft(context.WithoutCancel(ctx)); err != nil {
-		rep.Uncounted, r.reasons["lost"] = true, true
-		r.cause = errors.Join(r.cause, err)
-	}
+	uncounted := p.countLeft(context.WithoutCancel(ctx))
 	// Those that are asked for and not there are no success.
 	r.cfg.AllowEmpty = !asked || end.rep.Matched > 0
 	switch err := end.err; {
+	case err == nil:
 	case errors.Is(err, deadletter.ErrNoMatch):
 		if !asked || rep.Dead+rep.Pending > 0 {
 			r.cause = nil
@@ -156,8 +148,18 @@ func (r *run) replay(ctx context.Context, store deadletter.Store, o deadletter.O
 		r.reasons["cancelled"] = ctx.Err() != nil // while it held
 	case ctx.Err() != nil:
 		r.reasons["cancelled"] = true
-	case err != nil:
+	default:
 		r.reasons["lost"] = true
+	}
+	for _, why := range p.stops {
+		r.reasons[why.by] = true
+		if why.by == "lost" && !errors.Is(r.cause, why) {
+			r.cause = errors.Join(why, r.cause)
+		}
+	}
+	if uncounted != nil {
+		rep.Uncounted, r.reasons["lost"] = true, true
+		r.cause = errors.Join(r.cause, uncounted)
 	}
 }
 

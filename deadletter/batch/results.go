@@ -25,9 +25,9 @@ import (
 // Result is the stored result of an item.
 type Result struct {
 	Item      string
-	InputHash string // hex SHA-256 of the input it was made from
-	Version   string // Config.Version of the run that made it
-	At        time.Time
+	InputHash string    // hex SHA-256 of the input it was made from
+	Version   string    // Config.Version of the run that made it
+	At        time.Time // when it was stored: a letter of another input that failed before is done with
 	Data      []byte
 }
 
