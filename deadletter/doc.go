@@ -41,8 +41,8 @@
 //
 // So when an upstream is down and its breaker opens, the store holds the few
 // items that failed before it opened, not the thousands that were never sent.
-// With a refused key (401, 402, 403) these few are letters, too, unless Classify
-// says Pass: the items are not at fault.
+// With a refused key (401, 402, 403, 407, a quota that is used up) these few are
+// letters, too, unless Classify says Pass: the items are not at fault.
 //
 // A program that is started again leaves out what is a letter by asking Get: else
 // each start sends, and pays, every item that fails for good once more.

@@ -148,7 +148,7 @@ func notTheItemsFault(resp *http.Response, err error) deadletter.Decision {
 		status = resp.StatusCode
 	}
 	switch status {
-	case http.StatusUnauthorized, http.StatusPaymentRequired, http.StatusForbidden:
+	case http.StatusUnauthorized, http.StatusPaymentRequired, http.StatusForbidden, http.StatusProxyAuthRequired:
 		return deadletter.Pass
 	}
 	return deadletter.Auto
