@@ -41,7 +41,7 @@ type Options struct {
 
 // Result is what became of one letter.
 type Result struct {
-	Record Record // as it was claimed
+	Record Record // as it was claimed; without the payload where the letter stays as it was
 	Verb   Verb   // how the claim was to end
 	Err    error  // of the send, nil after a success
 	Kept   error  // of the store: the claim did not end so (ErrClaimLost and others)

@@ -258,6 +258,7 @@ func (r *replay) land(ctx context.Context, f *flight) {
 	case by != "" || ctx.Err() != nil:
 		r.resolve(ctx, f, Outcome{Verb: Release})
 	case errors.As(f.err, &stays):
+		f.claim.Record.Payload = nil // they may be many
 		r.staying = append(r.staying, f)
 	default:
 		r.resolve(ctx, f, r.failed(f))

@@ -115,12 +115,20 @@ func (l *loop) land(f *flight) {
 	}
 }
 
+// guardOf names the guard behind a refusal, and never as a run names an end of
+// its own.
+func guardOf(refusal error) string {
+	switch by := call.RefusedBy(refusal); by {
+	case "", "auth", "cancelled", "lost", "panic", "patience", "signal", "until", "usage":
+		return "guard"
+	default:
+		return by
+	}
+}
+
 // refuse holds, or ends the run, because a guard refused f's item.
 func (l *loop) refuse(f *flight) {
-	by := call.RefusedBy(f.refusal)
-	if by == "" {
-		by = "guard"
-	}
+	by := guardOf(f.refusal)
 	switch {
 	case l.stopped:
 		l.reasons[by] = true

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/nightfuse/nightfuse/deadletter"
+	"github.com/nightfuse/nightfuse/internal/call"
 	"github.com/nightfuse/nightfuse/internal/nils"
 	"github.com/nightfuse/nightfuse/internal/redact"
 )
@@ -87,11 +88,12 @@ type replayed struct {
 
 	mu    sync.Mutex // guards what follows
 	open  map[string]*resend
-	keys  int           // refused in a row
-	stops []*noMore     // why nothing more is sent, the first first
-	held  time.Duration // waited for guards since an item was done
-	spins int           // refusals in a row that came when the one before had lifted
-	all   int           // letters to come, for the progress; 0 = not known
+	stays map[string]*call.Stays // letters that stay as they were, by record id
+	keys  int                    // refused in a row
+	stops []*noMore              // why nothing more is sent, the first first
+	held  time.Duration          // waited for guards since an item was done
+	spins int                    // refusals in a row that came when the one before had lifted
+	all   int                    // letters to come, for the progress; 0 = not known
 }
 
 // replayEnd is how the work of a replay has ended.
@@ -106,7 +108,7 @@ func (r *run) replay(ctx context.Context, store deadletter.Store, o deadletter.O
 	p := &replayed{
 		run: r, letters: store, o: o, landed: make(chan deadletter.Result), ended: make(chan replayEnd, 1), counted: map[string]bool{},
 		first: make(chan struct{}, 1), proven: make(chan struct{}), stopping: make(chan struct{}),
-		quit: make(chan struct{}), open: map[string]*resend{},
+		quit: make(chan struct{}), open: map[string]*resend{}, stays: map[string]*call.Stays{},
 	}
 	p.o.Filter.Queue, p.o.Clock, p.o.Logger = r.cfg.Letters.Name(), r.cfg.Clock, r.cfg.Logger
 	p.o.OnResult = func(res deadletter.Result) {
@@ -150,6 +152,9 @@ func (r *run) replay(ctx context.Context, store deadletter.Store, o deadletter.O
 		r.reasons["cancelled"] = true
 	default:
 		r.reasons["lost"] = true
+	}
+	if len(p.stops) > 0 {
+		rep.StoppedBy = p.stops[0].by
 	}
 	for _, why := range p.stops {
 		r.reasons[why.by] = true

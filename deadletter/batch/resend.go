@@ -1,7 +1,6 @@
 package batch
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -86,10 +85,27 @@ func (p *replayed) take(ctx context.Context, rec deadletter.Record) *resend {
 	return f
 }
 
+// stay leaves the letter of f as it was, also when a later round meets it. What
+// stays is held to the end, so its payload is not.
+func (p *replayed) stay(f *resend, rec deadletter.Record, err error) error {
+	stays := &call.Stays{Err: err}
+	f.entry.it.Input = nil
+	p.mu.Lock()
+	p.stays[rec.ID] = stays
+	p.mu.Unlock()
+	return stays
+}
+
 // send does a letter's item, unless it is done or cannot be.
 func (p *replayed) send(ctx context.Context, rec deadletter.Record) error {
 	if err := p.stopped(); err != nil {
 		return err
+	}
+	p.mu.Lock()
+	stays := p.stays[rec.ID]
+	p.mu.Unlock()
+	if stays != nil {
+		return stays
 	}
 	f := p.take(ctx, rec)
 	defer func() {
@@ -99,14 +115,16 @@ func (p *replayed) send(ctx context.Context, rec deadletter.Record) error {
 		p.mu.Unlock()
 	}()
 	has, err := p.hasResult(ctx, f, rec)
-	switch {
+	switch stays := (*call.Stays)(nil); {
+	case errors.As(err, &stays):
+		return err
 	case err != nil:
 		return p.unkept(f, err) // what the folder holds would be paid for again
 	case has:
 		return p.keep(ctx, f, nil)
 	case rec.Labels[badLabel] != "":
 		f.fate = dead
-		return &call.Stays{Err: errors.New(rec.Err)}
+		return p.stay(f, rec, errors.New(rec.Err))
 	}
 	// The others wait until one was done. That deadletter.Replay sends alone as
 	// well does not help once a letter was acked unsent.
@@ -122,7 +140,7 @@ func (p *replayed) send(ctx context.Context, rec deadletter.Record) error {
 	}
 	data := p.try(ctx, f.flight, p.stopping)
 	if f.err != nil {
-		return p.judged(ctx, f)
+		return p.judged(ctx, f, rec)
 	}
 	p.answered()
 	return p.keep(ctx, f, data)
@@ -144,6 +162,10 @@ func (p *replayed) hasResult(ctx context.Context, f *resend, rec deadletter.Reco
 		return res.Version == p.cfg.Version && p.valid(f.entry.it, res.Data) == nil, nil
 	case rec.LastFailedAt.After(res.At):
 		return false, nil // the input has changed, and failed
+	case res.Version != p.cfg.Version || p.valid(f.entry.it, res.Data) != nil:
+		// To send the older input would write over what came of the newer one,
+		// which the next run does again.
+		return false, p.stay(f, rec, errors.New("batch: a result from another input is there that is no good"))
 	}
 	f.note = fmt.Sprintf("%s: its letter of %s is acked unsent: a result from another input was stored at %s",
 		f.entry.it.ID, rec.LastFailedAt.UTC().Format(time.RFC3339), res.At.UTC().Format(time.RFC3339))
@@ -178,19 +200,19 @@ func (p *replayed) unkept(f *resend, err error) error {
 }
 
 // judged says what the failure of f means for its letter.
-func (p *replayed) judged(ctx context.Context, f *resend) error {
+func (p *replayed) judged(ctx context.Context, f *resend, rec deadletter.Record) error {
 	verdict := p.judge(ctx, f.flight)
 	if verdict != dead {
 		f.fate = verdict
 	}
 	switch verdict {
 	case refused:
-		return p.halt(noMore{by: cmp.Or(call.RefusedBy(f.refusal), "guard"), err: f.refusal, guard: true})
+		return p.halt(noMore{by: guardOf(f.refusal), err: f.refusal, guard: true})
 	case unauthed:
 		if p.keyRefused() >= maxRefusedKeys {
 			return p.halt(noMore{by: "auth", err: f.err})
 		}
-		return &call.Stays{Err: f.err}
+		return p.stay(f, rec, f.err)
 	case pending:
 		return &call.Stays{Err: f.err}
 	}

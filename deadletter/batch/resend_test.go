@@ -88,6 +88,33 @@ func TestReplayOfItemsThatAreDone(t *testing.T) {
 	}
 }
 
+// A newer result that is no good is the next run's to do again: the letter's older
+// input must not come back over it.
+func TestReplayLeavesANewerResult(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		e := newEnv(t)
+		e.letters, _ = deadletter.New(deadletter.Config{Name: "night", Store: e.store})
+		e.cfg.Letters = e.letters
+		e.run(list(batch.Item{ID: "a.txt", Input: []byte("old")}), fails)
+		time.Sleep(time.Hour)
+		e.run(list(batch.Item{ID: "a.txt", Input: []byte("new")}), nil)
+		time.Sleep(time.Hour)
+		e.calls, e.cfg.Version = nil, "v2"
+		rep, err := e.replay(nil, deadletter.Options{OnResult: func(r deadletter.Result) {
+			if r.Record.Payload != nil || r.Verb != deadletter.Release {
+				t.Errorf("%v with a payload of %d bytes: it is held to the end", r.Verb, len(r.Record.Payload))
+			}
+		}})
+		if diff := cmp.Diff(of(rep), counts{Exit: 2, Total: 1, Pending: 1}); diff != "" {
+			t.Errorf("%v (-got +want):\n%s", err, diff)
+		}
+		if n, state := e.replays("a.txt"); n != 0 || state != deadletter.Dead {
+			t.Errorf("replayed %d times, %s", n, state)
+		}
+	})
+}
+
 // What needs no call says nothing of the upstream: the others still go alone
 // until one of them is done.
 func TestReplayProvesTheUpstream(t *testing.T) {
@@ -252,6 +279,22 @@ func TestReplaySyncsBeforeTheAck(t *testing.T) {
 			}
 			return []byte("fine"), nil
 		}, deadletter.Options{})
+		if diff := cmp.Diff(d.lines, []string{"store", "sync", "ack", "sync"}); diff != "" || rep.Exit != 0 {
+			t.Errorf("%v, %v (-got +want):\n%s", rep, err, diff)
+		}
+	})
+}
+
+// So does a run.
+func TestRunSyncsBeforeTheAck(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		e := newEnv(t)
+		d := &diary{Store: e.store}
+		e.cfg.Letters, _ = deadletter.New(deadletter.Config{Name: "night", Store: d, ResolveOnSuccess: true})
+		e.run(items(1), fails)
+		e.cfg.Results, e.cfg.Again = kept{anywhere{}, d}, true
+		rep, err := e.run(items(1), nil)
 		if diff := cmp.Diff(d.lines, []string{"store", "sync", "ack", "sync"}); diff != "" || rep.Exit != 0 {
 			t.Errorf("%v, %v (-got +want):\n%s", rep, err, diff)
 		}

@@ -98,6 +98,32 @@ func TestReplayCountsOnceInAllRounds(t *testing.T) {
 	})
 }
 
+// A letter whose key is refused is asked once, and not in each round.
+func TestReplayAsksAKeyOnce(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		e := newEnv(t)
+		e.run(list(batch.Item{ID: "key", Input: []byte("1")}, batch.Item{ID: "good", Input: []byte("22")}), fails)
+		time.Sleep(time.Hour)
+		e.calls, e.cfg.Hold = nil, time.Hour
+		rep, err := e.replay(func(_ context.Context, it batch.Item) ([]byte, error) {
+			switch {
+			case it.ID == "key":
+				return nil, statusError(403)
+			case len(e.calls) < 5:
+				return nil, &refusal{by: "breaker", until: time.Now().Add(time.Minute)}
+			}
+			return []byte("fine"), nil
+		}, deadletter.Options{Concurrency: 1})
+		if diff := cmp.Diff(e.calls, []string{"key", "good", "good", "good", "good"}); diff != "" {
+			t.Errorf("calls (-got +want):\n%s", diff)
+		}
+		if diff := cmp.Diff(of(rep), counts{Exit: 2, Total: 2, Done: 1, Pending: 1, Calls: 2}); diff != "" {
+			t.Errorf("%v (-got +want):\n%s", err, diff)
+		}
+	})
+}
+
 // full are results with room for a few.
 type full struct {
 	anywhere

@@ -20,7 +20,11 @@ import (
 // Hold 0: the first refusal ends the run, its item is pending and not dead.
 func TestRefusalStops(t *testing.T) {
 	t.Parallel()
-	for by, exit := range map[string]int{"breaker": 2, "pacer": 2, "budget": 3, "mine": 2} {
+	for by, exit := range map[string]int{"breaker": 2, "pacer": 2, "budget": 3, "mine": 2, "usage": 2} {
+		stoppedBy := by
+		if by == "usage" { // an end of the run's own, and with another code
+			stoppedBy = "guard"
+		}
 		synctest.Test(t, func(t *testing.T) {
 			e := newEnv(t)
 			n := 0
@@ -39,7 +43,7 @@ func TestRefusalStops(t *testing.T) {
 				t.Errorf("%s (-got +want):\n%s", by, diff)
 			}
 			var r *refusal
-			if !errors.As(err, &r) || rep.StoppedBy != by || rep.Refusal == "" || len(e.calls) > 14 {
+			if !errors.As(err, &r) || rep.StoppedBy != stoppedBy || rep.Refusal == "" || len(e.calls) > 14 {
 				t.Errorf("%s: error %v, stopped by %q, %d tried", by, err, rep.StoppedBy, len(e.calls))
 			}
 			if s := e.letters.Stats(); s.Dead != 0 {

@@ -181,7 +181,12 @@ func (r *run) try(ctx context.Context, f *flight, stopping <-chan struct{}) []by
 // keep makes data the result of f.
 func (r *run) keep(ctx context.Context, f *flight, data []byte) {
 	f.fate = lost
-	if f.err = r.store(ctx, f, data); f.err != nil {
+	f.err = r.store(ctx, f, data)
+	if f.err == nil && f.entry.old {
+		// Its letter is all that would tell of it after a power cut.
+		f.err = r.results.Sync(context.WithoutCancel(ctx))
+	}
+	if f.err != nil {
 		return
 	}
 	f.fate = done
