@@ -86,10 +86,11 @@ func (l *loop) land(f *flight) {
 		f.entry.tried, f.entry.era = true, l.era
 		l.again(f.entry)
 	case refused:
-		if f.probe && n > 0 {
+		if n > 0 {
 			// A retry inside has tried again and met the breaker that its own
-			// failed call had opened.
-			f.entry.tried = true
+			// failed call had opened, for another reason than a key.
+			f.entry.tried = f.entry.tried || f.probe
+			l.keys = 0
 		}
 		l.again(f.entry)
 		l.refuse(f)

@@ -257,6 +257,20 @@ func TestRefusedKey(t *testing.T) {
 			t.Errorf("stopped by %q (-got +want):\n%s", rep.StoppedBy, diff)
 		}
 	})
+	// Or for an outage, in which the retry inside meets it.
+	synctest.Test(t, func(t *testing.T) {
+		e := newEnv(t)
+		rep, _ := e.run(items(50), func(ctx context.Context, it batch.Item) ([]byte, error) {
+			if len(e.calls) == 1 {
+				return nil, statusError(403)
+			}
+			call.From(ctx).Item.Sent()
+			return nil, &refusal{by: "breaker"}
+		})
+		if rep.StoppedBy != "breaker" || rep.Calls != 2 {
+			t.Errorf("stopped by %q after %d calls", rep.StoppedBy, rep.Calls)
+		}
+	})
 	// One item that this key may not see does not end the run.
 	synctest.Test(t, func(t *testing.T) {
 		e := newEnv(t)
