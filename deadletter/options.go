@@ -26,7 +26,7 @@ type Options struct {
 
 	Concurrency int           // sends at once; 0 = 4. It is 1 until one has succeeded
 	Rate        float64       // sends started per second at most; 0 = no bound
-	Max         int           // letters to send at most; 0 = all
+	Max         int           // letters to send at most, without those that stay as they were; 0 = all
 	Order       Order         // of those after the first success
 	MaxReplays  int           // replays in vain before quarantine; 0 = 3, <0 = never
 	Lease       time.Duration // of a claim, extended at a third while it is sent; 0 = 10 min

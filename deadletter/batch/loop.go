@@ -173,8 +173,8 @@ func (l *loop) check(now time.Time) {
 		if l.held+now.Sub(h.began) >= l.cfg.Hold {
 			l.stop(h.by, h.refusal)
 		}
-	case len(l.flights) == 0 && len(l.backlog) == 0:
-		l.lastDone = now // nothing is to be done: the iterator takes its time
+	case len(l.flights) == 0 && (len(l.backlog) == 0 || l.backlog[0].tried && !l.ended):
+		l.lastDone = now // nothing is to be done yet: the iterator takes its time
 	default:
 		idle, patience := now.Sub(l.lastDone), l.patience(l.anyDone)
 		if patience > 0 && idle >= patience && l.graceEnds.IsZero() {

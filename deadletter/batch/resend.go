@@ -207,6 +207,11 @@ func (p *replayed) judged(ctx context.Context, f *resend, rec deadletter.Record)
 	}
 	switch verdict {
 	case refused:
+		if f.calls(true) > 0 {
+			// A retry inside has met the breaker that its own failed call had
+			// opened: after the wait others are the probe, not this one again.
+			_ = p.stay(f, rec, f.refusal)
+		}
 		return p.halt(noMore{by: guardOf(f.refusal), err: f.refusal, guard: true})
 	case unauthed:
 		if p.keyRefused() >= maxRefusedKeys {

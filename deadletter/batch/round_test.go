@@ -124,6 +124,36 @@ func TestReplayAsksAKeyOnce(t *testing.T) {
 	})
 }
 
+// A letter that fails as the probe, and meets the breaker it has opened, does not
+// keep the others from being the next.
+func TestReplayOfAPoisonLetter(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		e := newEnv(t)
+		e.run(items(6), fails)
+		time.Sleep(time.Hour)
+		e.calls, e.cfg.Hold = nil, time.Hour
+		f := &fuse{after: 2, cooldown: time.Minute}
+		rep, err := e.replay(func(ctx context.Context, it batch.Item) (data []byte, err error) {
+			for range 3 { // a retry inside
+				err = f.do(ctx, it.ID, func() error {
+					if it.ID == "item-000" {
+						return statusError(503)
+					}
+					return nil
+				})
+				if !errors.Is(err, statusError(503)) {
+					break
+				}
+			}
+			return []byte("fine"), err
+		}, deadletter.Options{})
+		if diff := cmp.Diff(of(rep), counts{Exit: 2, Total: 6, Done: 5, Pending: 1, Calls: 7}); diff != "" {
+			t.Errorf("%v (-got +want):\n%s", err, diff)
+		}
+	})
+}
+
 // full are results with room for a few.
 type full struct {
 	anywhere

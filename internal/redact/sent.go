@@ -94,7 +94,10 @@ func replace(s, secret string) string {
 	for i := 0; i < len(s); {
 		n := 0
 		if c := s[i]; lower(c) == first || c == '\\' || c == '%' || c == '+' {
-			n = spelled(s[i:], secret)
+			// A secret may have in it what begins an escape, escaped or as it is.
+			if n = spelled(s[i:], secret, true); n == 0 {
+				n = spelled(s[i:], secret, false)
+			}
 		}
 		if n == 0 {
 			i++
@@ -111,29 +114,41 @@ func replace(s, secret string) string {
 }
 
 // spelled returns how many bytes of s, from its first, spell the secret; 0 when
-// they do not.
-func spelled(s, secret string) int {
+// they do not. What can be read as an escape or as it is, is read as an escape if
+// escapes says so.
+func spelled(s, secret string, escapes bool) int {
 	n := 0
 	for secret != "" {
 		if n == len(s) {
 			return 0
 		}
-		if c := s[n]; lower(c) == lower(secret[0]) || c == '+' && secret[0] == ' ' {
-			n, secret = n+1, secret[1:]
-			continue
-		}
-		char, size := escaped(s[n:])
-		if size == 0 || len(char) > len(secret) {
-			return 0
-		}
-		for i := range len(char) {
-			if lower(char[i]) != lower(secret[i]) {
-				return 0
+		c := s[n]
+		plain := lower(c) == lower(secret[0]) || c == '+' && secret[0] == ' '
+		if !plain || escapes {
+			if char, size := escaped(s[n:]); size > 0 && begins(secret, char) {
+				n, secret = n+size, secret[len(char):]
+				continue
 			}
 		}
-		n, secret = n+size, secret[len(char):]
+		if !plain {
+			return 0
+		}
+		n, secret = n+1, secret[1:]
 	}
 	return n
+}
+
+// begins reports whether s begins with char in either case.
+func begins(s, char string) bool {
+	if len(char) > len(s) {
+		return false
+	}
+	for i := range len(char) {
+		if lower(char[i]) != lower(s[i]) {
+			return false
+		}
+	}
+	return true
 }
 
 func lower(c byte) byte {

@@ -62,7 +62,7 @@ func TestSentSpellings(t *testing.T) {
 	}
 	req.Header = http.Header{
 		"Authorization": {"Bearer ab/cd+ef&gh/ij==kl"}, "Cookie": {"lang=en; session=of-the-night; p=m\u00fcnchen0123456789"},
-		"X-Amzn-Bedrock-Accept": {"application/json"}, "X-Amz-Security-Token": {"letters-only"},
+		"X-Api-Key": {`100%\\25pass%2Fword`}, "X-Amzn-Bedrock-Accept": {"application/json"}, "X-Amz-Security-Token": {"letters-only"},
 	}
 	for in, want := range map[string]string{
 		`{"m":"ab\/cd+ef&gh\/ij==kl"}`:                           `{"m":"REDACTED"}`,
@@ -73,6 +73,7 @@ func TestSentSpellings(t *testing.T) {
 		`M\u00fcnchen0123456789 M\u00FCnchen0123456789`:          "REDACTED REDACTED",
 		"of-the-night, 0123456789abcdefuser, letters-only":       "REDACTED, REDACTED, REDACTED",
 		"completed application/json":                             "completed application/json",
+		`100%\\25pass%2Fword k=100%25%5C%5C25pass%252Fword`:      "REDACTED k=REDACTED",
 		`ab/cd+ef&gh/ij==k, ab\\x2fcd, ab%zz, ab%2, ab\u00, ab\`: `ab/cd+ef&gh/ij==k, ab\\x2fcd, ab%zz, ab%2, ab\u00, ab\`,
 	} {
 		if got := redact.Sent(in, req); got != want {
