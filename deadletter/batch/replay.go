@@ -31,7 +31,9 @@ import (
 // sent either: it stays dead until its input is mended. A refused key (see
 // [Handle]) leaves the letter as it was; three in a row end the replay.
 //
-// A refusal of a guard is waited out as Hold says, else it ends the replay. Of c
+// A refusal of a guard is waited out as Hold says, else it ends the replay; then the
+// cheapest letter, which goes first, keeps the others waiting if its own failure opens
+// the breaker again each time: leave it out by o's Filter, or discard it. Of c
 // Until, Patience, Total, Again and AllowEmpty are not used: no letters are a
 // success unless o's Filter asks for some.
 //
@@ -89,6 +91,7 @@ type replayed struct {
 	mu    sync.Mutex // guards what follows
 	open  map[string]*resend
 	stays map[string]*call.Stays // letters that stay as they were, by record id
+	tried []string               // of these, the probes that failed: they come last
 	keys  int                    // refused in a row
 	stops []*noMore              // why nothing more is sent, the first first
 	held  time.Duration          // waited for guards since an item was done

@@ -9,6 +9,7 @@ import (
 
 	"github.com/nightfuse/nightfuse/deadletter"
 	"github.com/nightfuse/nightfuse/internal/call"
+	"github.com/nightfuse/nightfuse/internal/redact"
 )
 
 // resend is a letter that is being sent.
@@ -207,10 +208,13 @@ func (p *replayed) judged(ctx context.Context, f *resend, rec deadletter.Record)
 	}
 	switch verdict {
 	case refused:
-		if f.calls(true) > 0 {
+		if f.calls(true) > 0 && !isClosed(p.proven) {
 			// A retry inside has met the breaker that its own failed call had
 			// opened: after the wait others are the probe, not this one again.
-			_ = p.stay(f, rec, f.refusal)
+			_ = p.stay(f, rec, errors.New(redact.Err(f.refusal, maxText))) // no refusal of the next round
+			p.mu.Lock()
+			p.tried = append(p.tried, rec.ID)
+			p.mu.Unlock()
 		}
 		return p.halt(noMore{by: guardOf(f.refusal), err: f.refusal, guard: true})
 	case unauthed:

@@ -57,6 +57,16 @@ func (p *replayed) lifted(ctx context.Context) bool {
 	p.mu.Lock()
 	stops, left, spins := p.stops, p.cfg.Hold-p.held, p.spins
 	p.spins++
+	tried := p.tried
+	if len(stops) == 0 && p.held == 0 && len(tried) > 0 && ctx.Err() == nil {
+		// An item was done since they failed.
+		for _, id := range tried {
+			delete(p.stays, id)
+		}
+		p.tried, p.proven = nil, make(chan struct{})
+		p.mu.Unlock()
+		return true
+	}
 	p.mu.Unlock()
 	if len(stops) == 0 || slices.ContainsFunc(stops, func(why *noMore) bool { return !why.guard }) || left <= 0 {
 		return false

@@ -124,34 +124,51 @@ func TestReplayAsksAKeyOnce(t *testing.T) {
 	})
 }
 
-// A letter that fails as the probe, and meets the breaker it has opened, does not
-// keep the others from being the next.
-func TestReplayOfAPoisonLetter(t *testing.T) {
+// A letter that fails as the probe, and meets the breaker that it has opened, does
+// not keep the others from being the next; when one of them was done it is tried
+// once more.
+func TestReplayOfFailedProbes(t *testing.T) {
 	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		e := newEnv(t)
-		e.run(items(6), fails)
-		time.Sleep(time.Hour)
-		e.calls, e.cfg.Hold = nil, time.Hour
-		f := &fuse{after: 2, cooldown: time.Minute}
-		rep, err := e.replay(func(ctx context.Context, it batch.Item) (data []byte, err error) {
-			for range 3 { // a retry inside
-				err = f.do(ctx, it.ID, func() error {
-					if it.ID == "item-000" {
-						return statusError(503)
+	for _, c := range []struct {
+		name   string
+		poison string        // the item that always fails
+		outage time.Duration // in which all fail
+		want   counts
+	}{
+		{"a poison letter", "item-000", 0, counts{Exit: 2, Total: 4, Done: 3, Pending: 1, Calls: 7}},
+		{"an outage", "", 5*time.Minute - time.Second, counts{Total: 4, Done: 4, Calls: 8}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				e := newEnv(t)
+				e.run(list(
+					batch.Item{ID: "item-000", Input: []byte("1")}, batch.Item{ID: "item-001", Input: []byte("22")},
+					batch.Item{ID: "item-002", Input: []byte("333")}, batch.Item{ID: "item-003", Input: []byte("4444")},
+				), fails)
+				time.Sleep(time.Hour)
+				e.calls, e.cfg.Hold = nil, time.Hour
+				begin, f := time.Now(), &fuse{after: 2, cooldown: 2 * time.Minute}
+				rep, err := e.replay(func(ctx context.Context, it batch.Item) (data []byte, err error) {
+					for range 3 { // a retry inside
+						err = f.do(ctx, it.ID, func() error {
+							if it.ID == c.poison || time.Since(begin) < c.outage {
+								return statusError(503)
+							}
+							return nil
+						})
+						if !errors.Is(err, statusError(503)) {
+							break
+						}
 					}
-					return nil
-				})
-				if !errors.Is(err, statusError(503)) {
-					break
+					return []byte("fine"), err
+				}, deadletter.Options{})
+				if diff := cmp.Diff(of(rep), c.want); diff != "" {
+					t.Errorf("%v (-got +want):\n%s", err, diff)
 				}
-			}
-			return []byte("fine"), err
-		}, deadletter.Options{})
-		if diff := cmp.Diff(of(rep), counts{Exit: 2, Total: 6, Done: 5, Pending: 1, Calls: 7}); diff != "" {
-			t.Errorf("%v (-got +want):\n%s", err, diff)
-		}
-	})
+			})
+		})
+	}
 }
 
 // full are results with room for a few.
