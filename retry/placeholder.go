@@ -100,8 +100,9 @@ func placeholder(body []byte) bool {
 }
 
 // suspect reports whether body has a member called text or content whose value
-// may stand for nothing: a word, or JSON, which begins with a bracket or a quote.
-// It spares nearly every answer the decoding.
+// may stand for nothing: a word, or JSON, which begins with a bracket or, as the
+// quote of a JSON text in one, with an escape. It spares nearly every answer the
+// decoding.
 func suspect(body []byte) bool {
 	// Without the quote before the key: quotes are everywhere, and a search
 	// that begins with one stops at each.
@@ -115,12 +116,19 @@ func suspect(body []byte) bool {
 			if len(rest) == 0 || rest[0] != '"' {
 				continue
 			}
-			value := rest[1:min(len(rest), rule.Longest+2)]
-			j := bytes.IndexByte(value, '"')
-			if j >= 0 && (bytes.IndexByte(value[:j], '\\') >= 0 || rule.Word(value[:j])) {
+			value := bytes.TrimLeft(rest[1:], " ")
+			if len(value) > 0 && (value[0] == '{' || value[0] == '[' || value[0] == '\\') {
 				return true
 			}
-			if first := bytes.TrimLeft(value, " "); len(first) > 0 && (first[0] == '{' || first[0] == '[') {
+			value = value[:min(len(value), rule.Longest+2)]
+			end := bytes.IndexAny(value, "\"\\")
+			switch {
+			case end < 0: // before a quote that is far away there may be blanks only
+				end = len(value)
+			case value[end] == '\\' && bytes.IndexByte(value, '"') >= 0:
+				return true
+			}
+			if rule.Word(bytes.TrimRight(value[:end], " ")) {
 				return true
 			}
 		}

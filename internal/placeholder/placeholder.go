@@ -50,21 +50,22 @@ const (
 	longestWord = len("no summary available")
 )
 
-// Is reports whether text says nothing, as a word or as a JSON document.
+// Is reports whether text says nothing, as a word or as a JSON document. A JSON
+// document is judged by what it holds, not by how that is written: {"n":"a"} is
+// no n/a, nor is the text "\n A", whose escape has an n.
 func Is(text string) bool {
-	if Word(text) {
-		return true
-	}
 	text = strings.TrimSpace(text)
 	if text == "" {
-		return true // longer than Longest
+		return true
 	}
 	switch text[0] {
 	case '{', '[', '"':
 		var doc any
-		return json.Unmarshal([]byte(text), &doc) == nil && Value(doc)
+		if json.Unmarshal([]byte(text), &doc) == nil {
+			return Value(doc)
+		}
 	}
-	return false
+	return Word(text)
 }
 
 // Value reports whether a decoded JSON value says nothing.
@@ -73,7 +74,7 @@ func Value(v any) bool {
 	case nil:
 		return true
 	case string:
-		return Word(v)
+		return Is(v)
 	case []any:
 		for _, e := range v {
 			if !Value(e) {

@@ -52,27 +52,32 @@ func TestWordDoesNotAllocate(t *testing.T) {
 }
 
 // What is around a text and cannot be seen makes no difference, nor does being
-// quoted as JSON.
+// quoted as JSON or held by a JSON document.
 func FuzzIs(f *testing.F) {
-	for _, s := range []string{"", "N/A", "<p>", "<", "&nbsp", `{"a":""}`, "\xff", "日本", "null", "<nil>"} {
+	for _, s := range []string{"", "N/A", "\n A", "<p>", "<", "&nbsp", `{"a":""}`, `{"n":"a"}`, "\xff", "日本", "null", "<nil>"} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, s string) {
-		if len(s) > placeholder.Longest-8 || !utf8.ValidString(s) {
-			t.Skip("with something around it, it is too long, or JSON changes it")
-		}
-		want := placeholder.Word(s)
-		for _, around := range []string{" " + s + ".", "\u200b" + s + "\n", "<p>" + s + "</p>"} {
-			if placeholder.Word(around) != want {
-				t.Errorf("%q: %v, and %q: %v", s, want, around, !want)
+		if len(s) <= placeholder.Longest-8 {
+			want := placeholder.Word(s)
+			for _, around := range []string{" " + s + ".", "\u200b" + s + "\n", "<p>" + s + "</p>"} {
+				if placeholder.Word(around) != want {
+					t.Errorf("%q: %v, and %q: %v", s, want, around, !want)
+				}
 			}
 		}
+		if !utf8.ValidString(s) {
+			return // JSON would change it
+		}
+		want := placeholder.Is(s)
 		quoted, err := json.Marshal(s)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if placeholder.Is(string(quoted)) != want {
-			t.Errorf("%q: %v, and as JSON %v", s, want, !want)
+		for _, form := range []string{" \n" + s + "\t", string(quoted), "[" + string(quoted) + "]", `{"a":` + string(quoted) + "}"} {
+			if placeholder.Is(form) != want {
+				t.Errorf("%q: %v, and %q: %v", s, want, form, !want)
+			}
 		}
 	})
 }
