@@ -15,6 +15,7 @@ import (
 
 	"github.com/nightfuse/nightfuse/deadletter"
 	"github.com/nightfuse/nightfuse/deadletter/batch"
+	"github.com/nightfuse/nightfuse/internal/call"
 )
 
 // badMethod is an error one of whose methods panics.
@@ -74,6 +75,21 @@ func TestCallersCodeBreaks(t *testing.T) {
 					t.Errorf("letter %q, %v: want %q", r.Err, err, c.letter)
 				}
 			})
+		})
+	}
+	for _, method := range []string{"NotSent", "Unwrap", "Error"} {
+		synctest.Test(t, func(t *testing.T) {
+			e := newEnv(t)
+			rep, _ := e.run(items(3), func(ctx context.Context, it batch.Item) ([]byte, error) {
+				if it.ID != "item-001" {
+					return []byte("fine"), nil
+				}
+				call.From(ctx).Item.Fail(badMethod(method))
+				return nil, errors.New("request failed")
+			})
+			if diff := cmp.Diff(of(rep), counts{Exit: 4, Total: 3, Done: 2, Dead: 1, Calls: 3}); diff != "" {
+				t.Errorf("%s of a failure that was noted (-got +want):\n%s", method, diff)
+			}
 		})
 	}
 	synctest.Test(t, func(t *testing.T) {

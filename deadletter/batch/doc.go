@@ -54,7 +54,8 @@
 //
 //	what it finds                                         the letter is
 //	a valid result from this input and Version            acked unsent: done before
-//	a result from another input, younger than the letter  acked unsent, with a warning: the input was mended and done since
+//	a result from another input, younger than the letter  acked unsent, with a warning: the input was mended and done since;
+//	                                                      left, pending, when it is not valid or of another Version
 //	bad_input: Bad was set                                left, dead: there is nothing to send
 //	the handle's result passes Validate                   acked once the result is stored and synced
 //	Validate refused it twice, or the handle failed       dead again, quarantined after Options.MaxReplays
@@ -115,7 +116,7 @@
 // signature in it, or in an alert, is that of the letters.
 //
 // A result is in its file, synced, before its item counts as done; the folder is
-// synced every 64 results and at the end, by a replay before each ack. A kill at
+// synced every 64 results and at the end, and before a letter is acked. A kill at
 // any moment loses only the calls in flight, a power cut at most 64 results, whose
 // items are done again.
 //

@@ -329,5 +329,13 @@ func TestCallsAreThoseOfTheGuards(t *testing.T) {
 		if rep.Calls != 6 || rep.Dead != 1 {
 			t.Errorf("calls %d, want three of each try: %v", rep.Calls, rep)
 		}
+		// A client that hides why nothing was sent does not make it a call.
+		rep, _ = e.run(list(batch.Item{ID: "hidden"}), func(ctx context.Context, _ batch.Item) ([]byte, error) {
+			call.From(ctx).Item.Fail(&refusal{})
+			return nil, errors.New("request failed")
+		})
+		if rep.Calls != 0 || rep.Dead != 1 {
+			t.Errorf("calls %d, want none: %v", rep.Calls, rep)
+		}
 	})
 }

@@ -75,7 +75,7 @@ func (f *flight) calls(landed bool) int64 {
 	if n = call.Attempts(f.err); n > 0 {
 		return int64(n)
 	}
-	if f.err != nil && (call.NotSent(f.err) || f.fate == refused || f.entry.it.Bad != nil) {
+	if f.err != nil && (call.NotSent(f.err) || call.NotSent(f.box.Item.Failure()) || f.fate == refused || f.entry.it.Bad != nil) {
 		return int64(max(0, f.tries-1))
 	}
 	return int64(f.tries)
@@ -97,8 +97,8 @@ func (r *run) rescue(f *flight, broke error) {
 		f.fate, f.err = lost, errors.Join(f.err, broke)
 	default:
 		f.err = broke
-		f.made = f.calls(true)
 		f.box.Item.Fail(nil) // it may be what broke
+		f.made = f.calls(true)
 		guarded(func() { r.bury(f) }, func(again error) { f.fate, f.err = lost, errors.Join(broke, again) })
 	}
 }
