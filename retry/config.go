@@ -94,7 +94,8 @@ type Config struct {
 	// Rand draws from [0, 1); nil = math/rand/v2. Calls are serialised.
 	Rand func() float64
 
-	// Logger hears of retries and of items that failed; nil = silent.
+	// Logger hears of retries (info) and of what was given up (warning, with
+	// refused_by when a guard has refused it: it has not failed); nil = silent.
 	Logger *slog.Logger
 
 	// OnAttempt is called after every attempt, OnWait at the begin of every

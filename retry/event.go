@@ -73,12 +73,13 @@ func (r *Retrier) lost(ctx context.Context, name string) func(text string) {
 	}
 }
 
-// gaveUp logs an item that failed.
+// gaveUp logs the end without a result. The item has failed only if no guard has
+// refused it.
 func (l *loop) gaveUp(e *Error) {
 	if l.r.cfg.Logger == nil {
 		return
 	}
-	l.r.log(l.ctx, slog.LevelWarn, "retry: the item failed",
+	l.r.log(l.ctx, slog.LevelWarn, "retry: gave up",
 		slog.String("item", l.id), slog.Int("calls", e.Calls), slog.Duration("elapsed", e.Elapsed),
 		slog.Int("status", e.Status), slog.String("code", e.Code),
 		slog.String("refused_by", e.RefusedBy()), slog.String("err", e.Error()))

@@ -2,10 +2,13 @@ package retry_test
 
 import (
 	"bytes"
+	"context"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
 	"net/http"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -172,6 +175,22 @@ func TestForeignRetriesAreCountedAndReportedOnce(t *testing.T) {
 	}
 	equal(t, "counted", r.Stats().Foreign, 3)
 	equal(t, "reported", strings.Count(log.String(), "calls multiply"), 1)
+}
+
+// A refused item has not failed, and the log does not say so.
+func TestLogTellsRefusalsFromFailures(t *testing.T) {
+	t.Parallel()
+	for want, fails := range map[string]error{
+		` msg="retry: gave up" retrier=retry item="" calls=1 .* refused_by="" `:      errors.New("bad request"),
+		` msg="retry: gave up" retrier=retry item="" calls=0 .* refused_by=breaker `: refusal{},
+	} {
+		var log bytes.Buffer
+		r := mustNew(t, noWait(retry.Config{Attempts: 1, Logger: slog.New(slog.NewTextHandler(&log, nil))}))
+		err := r.Do(t.Context(), func(context.Context) error { return fails })
+		if err == nil || !regexp.MustCompile(want).MatchString(log.String()) {
+			t.Errorf("%v: %s", err, log.String())
+		}
+	}
 }
 
 // No key of a URL or header is in an error's text.
