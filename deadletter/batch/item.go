@@ -50,7 +50,7 @@ type entry struct {
 	it    Item
 	hash  string // of the input
 	old   bool   // there is a letter of the item as it was before
-	tried bool   // failed as a probe
+	turn  int    // to be the probe again, after lower ones; 0 = has not failed as one
 	era   int    // in which it did, 0 for a refused key
 	keyed bool   // has met a refused key before
 	seq   int64
@@ -105,15 +105,15 @@ func (e *entry) cost() int64 {
 }
 
 // backlog holds entries that were read and have no fate. The next one is the
-// cheapest of those that have not failed as a probe.
+// cheapest of those that have not failed as a probe, else the first that has.
 type backlog []*entry
 
 func (b backlog) Len() int { return len(b) }
 
 func (b backlog) Less(i, j int) bool {
 	switch x, y := b[i], b[j]; {
-	case x.tried != y.tried:
-		return y.tried
+	case x.turn != y.turn:
+		return x.turn < y.turn
 	case x.cost() != y.cost():
 		return x.cost() < y.cost()
 	default:
@@ -139,7 +139,7 @@ func (b *backlog) Pop() any {
 func (b backlog) fresh() int {
 	n := 0
 	for _, e := range b {
-		if !e.tried {
+		if e.turn == 0 {
 			n++
 		}
 	}

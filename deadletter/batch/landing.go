@@ -13,6 +13,9 @@ const maxRefusedKeys = 3
 // take takes an item from the source.
 func (l *loop) take(in listed) {
 	rep := &l.report
+	if !in.twice {
+		in.entry.turn = l.probes.turn(in.entry.it.ID)
+	}
 	switch {
 	case in.twice:
 		rep.Duplicates++
@@ -33,6 +36,7 @@ func (l *loop) take(in listed) {
 		l.lastDone = l.cfg.Clock.Now() // reading is getting on, too
 		rep.Done++
 		rep.Skipped++
+		l.probes.over(in.entry.it.ID)
 	case in.fate == dead:
 		rep.Dead++
 		rep.DeadBefore++
@@ -63,6 +67,7 @@ func (l *loop) land(f *flight) {
 		rep.Done++
 		l.meter.item(now.Sub(f.began))
 		l.lastDone, l.anyDone = now, true
+		l.probes.over(id)
 		l.keys, l.held, l.spins = 0, 0, 0
 		clear(l.alarms.repeats)
 	case dead:
@@ -83,13 +88,15 @@ func (l *loop) land(f *flight) {
 		}
 	case released:
 		l.failed(f.failure.Signature, f.failure.SignatureText)
-		f.entry.tried, f.entry.era = true, l.era
+		f.entry.turn, f.entry.era = l.probes.failed(id), l.era
 		l.again(f.entry)
 	case refused:
 		if n > 0 {
 			// A retry inside has tried again and met the breaker that its own
 			// failed call had opened, for another reason than a key.
-			f.entry.tried = f.entry.tried || f.probe
+			if f.probe {
+				f.entry.turn = l.probes.failed(id)
+			}
 			l.keys = 0
 		}
 		l.again(f.entry)
@@ -101,7 +108,7 @@ func (l *loop) land(f *flight) {
 			l.leave(id) // this key does not do this item
 			return
 		}
-		f.entry.tried, f.entry.keyed = true, true
+		f.entry.turn, f.entry.keyed = l.probes.next(), true
 		l.again(f.entry)
 		if l.keys++; l.keys >= maxRefusedKeys {
 			l.stop("auth", f.err)

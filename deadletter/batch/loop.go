@@ -72,6 +72,7 @@ func (r *run) loop(ctx context.Context, items iter.Seq[Item]) {
 		r.report.Uncounted = true
 		l.stop("lost", errListEnded)
 	}
+	r.whole = !r.report.Uncounted
 }
 
 // turn goes round until all is through.
@@ -173,7 +174,7 @@ func (l *loop) check(now time.Time) {
 		if l.held+now.Sub(h.began) >= l.cfg.Hold {
 			l.stop(h.by, h.refusal)
 		}
-	case len(l.flights) == 0 && (len(l.backlog) == 0 || l.backlog[0].tried && !l.ended):
+	case len(l.flights) == 0 && (len(l.backlog) == 0 || l.backlog[0].turn > 0 && !l.ended):
 		l.lastDone = now // nothing is to be done yet: the iterator takes its time
 	default:
 		idle, patience := now.Sub(l.lastDone), l.patience(l.anyDone)
@@ -187,7 +188,7 @@ func (l *loop) check(now time.Time) {
 // start gives items to free workers.
 func (l *loop) start() {
 	for !l.stopped && l.hold == nil && len(l.backlog) > 0 && len(l.flights) < l.cfg.Workers {
-		if l.alone && (l.probing != nil || !l.scanned) || l.backlog[0].tried && !l.ended {
+		if l.alone && (l.probing != nil || !l.scanned) || l.backlog[0].turn > 0 && !l.ended {
 			return
 		}
 		f := l.newFlight(l.ctx, l.backlog.pop())

@@ -31,9 +31,8 @@ import (
 // sent either: it stays dead until its input is mended. A refused key (see
 // [Handle]) leaves the letter as it was; three in a row end the replay.
 //
-// A refusal of a guard is waited out as Hold says, else it ends the replay; then the
-// cheapest letter, which goes first, keeps the others waiting if its own failure opens
-// the breaker again each time: leave it out by o's Filter, or discard it. Of c
+// A refusal of a guard is waited out as Hold says, else it ends the replay; a letter
+// whose own failure has opened the breaker again is the last of the next one. Of c
 // Until, Patience, Total, Again and AllowEmpty are not used: no letters are a
 // success unless o's Filter asks for some.
 //
@@ -78,7 +77,7 @@ type replayed struct {
 	*run
 	letters deadletter.Store
 	o       deadletter.Options
-	landed  chan deadletter.Result // claims that have ended
+	landed  chan landing // claims that have ended
 	ended   chan replayEnd
 	claimer string          // the name of replays in this folder, without the pid; "" = not to be told
 	counted map[string]bool // record ids of the letters that are in the report
@@ -88,15 +87,17 @@ type replayed struct {
 	stopping chan struct{} // closed: nothing more is sent
 	quit     chan struct{} // closed: a signal was heard
 
-	mu    sync.Mutex // guards what follows
-	open  map[string]*resend
-	stays map[string]*call.Stays // letters that stay as they were, by record id
-	tried []string               // of these, the probes that failed: they come last
-	keys  int                    // refused in a row
-	stops []*noMore              // why nothing more is sent, the first first
-	held  time.Duration          // waited for guards since an item was done
-	spins int                    // refusals in a row that came when the one before had lifted
-	all   int                    // letters to come, for the progress; 0 = not known
+	mu     sync.Mutex // guards what follows
+	open   map[string]*resend
+	stays  map[string]*call.Stays // letters that stay as they were, by record id
+	waited map[string]bool        // of these, those that have been put off
+	later  []lateLetter           // of these, those that have failed as a probe: they come last
+	turns  int                    // rounds in a row in which such were sent and an item was done
+	keys   int                    // refused in a row
+	stops  []*noMore              // why nothing more is sent, the first first
+	held   time.Duration          // waited for guards since an item was done
+	spins  int                    // refusals in a row that came when the one before had lifted
+	all    int                    // letters to come, for the progress; 0 = not known
 }
 
 // replayEnd is how the work of a replay has ended.
@@ -109,13 +110,13 @@ type replayEnd struct {
 // replay replays what matches; asked says that o asks for some letters.
 func (r *run) replay(ctx context.Context, store deadletter.Store, o deadletter.Options, asked bool) {
 	p := &replayed{
-		run: r, letters: store, o: o, landed: make(chan deadletter.Result), ended: make(chan replayEnd, 1), counted: map[string]bool{},
+		run: r, letters: store, o: o, landed: make(chan landing), ended: make(chan replayEnd, 1), counted: map[string]bool{},
 		first: make(chan struct{}, 1), proven: make(chan struct{}), stopping: make(chan struct{}),
-		quit: make(chan struct{}), open: map[string]*resend{}, stays: map[string]*call.Stays{},
+		quit: make(chan struct{}), open: map[string]*resend{}, stays: map[string]*call.Stays{}, waited: map[string]bool{},
 	}
 	p.o.Filter.Queue, p.o.Clock, p.o.Logger = r.cfg.Letters.Name(), r.cfg.Clock, r.cfg.Logger
 	p.o.OnResult = func(res deadletter.Result) {
-		p.landed <- res
+		p.landed <- landing{res, p.ends(res.Record.ID)}
 		if o.OnResult != nil {
 			o.OnResult(res)
 		}
@@ -188,8 +189,8 @@ func (p *replayed) turn(ctx context.Context) replayEnd {
 	)
 	for {
 		select {
-		case res := <-p.landed:
-			p.land(res)
+		case l := <-p.landed:
+			p.land(l.Result, l.sent)
 		case end := <-p.ended:
 			return end
 		case s, ok := <-signals:

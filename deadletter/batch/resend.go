@@ -97,15 +97,40 @@ func (p *replayed) stay(f *resend, rec deadletter.Record, err error) error {
 	return stays
 }
 
+// lateLetter is a letter that comes when no other is left.
+type lateLetter struct {
+	rec  string
+	turn int
+}
+
+// staying returns why the letter stays as it is in this round, nil when it may be
+// sent. One that an earlier replay or run left as a failed probe waits for all
+// others: it would be the one that ends this replay, too.
+func (p *replayed) staying(rec deadletter.Record) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if stays := p.stays[rec.ID]; stays != nil {
+		return stays
+	}
+	if p.waited[rec.ID] {
+		return nil
+	}
+	turn := p.probes.turn(nameOf(rec))
+	if turn == 0 {
+		return nil
+	}
+	stays := &call.Stays{Err: errors.New("batch: it has failed as the probe before: others come first")}
+	p.waited[rec.ID], p.stays[rec.ID] = true, stays
+	p.later = append(p.later, lateLetter{rec.ID, turn})
+	return stays
+}
+
 // send does a letter's item, unless it is done or cannot be.
 func (p *replayed) send(ctx context.Context, rec deadletter.Record) error {
 	if err := p.stopped(); err != nil {
 		return err
 	}
-	p.mu.Lock()
-	stays := p.stays[rec.ID]
-	p.mu.Unlock()
-	if stays != nil {
+	if stays := p.staying(rec); stays != nil {
 		return stays
 	}
 	f := p.take(ctx, rec)
@@ -213,7 +238,8 @@ func (p *replayed) judged(ctx context.Context, f *resend, rec deadletter.Record)
 			// opened: after the wait others are the probe, not this one again.
 			_ = p.stay(f, rec, errors.New(redact.Err(f.refusal, maxText))) // no refusal of the next round
 			p.mu.Lock()
-			p.tried = append(p.tried, rec.ID)
+			p.waited[rec.ID] = true
+			p.later = append(p.later, lateLetter{rec.ID, p.probes.failed(nameOf(rec))})
 			p.mu.Unlock()
 		}
 		return p.halt(noMore{by: guardOf(f.refusal), err: f.refusal, guard: true})
@@ -252,12 +278,24 @@ func (p *replayed) answered() {
 	}
 }
 
-// land counts a letter whose claim has ended.
-func (p *replayed) land(res deadletter.Result) {
+// landing is a letter whose claim has ended.
+type landing struct {
+	deadletter.Result
+	sent *resend // nil when it was not sent
+}
+
+// ends returns what was sent of a letter whose claim has ended. The next round may
+// claim it at once.
+func (p *replayed) ends(rec string) *resend {
 	p.mu.Lock()
-	f := p.open[res.Record.ID]
-	delete(p.open, res.Record.ID)
-	p.mu.Unlock()
+	defer p.mu.Unlock()
+	f := p.open[rec]
+	delete(p.open, rec)
+	return f
+}
+
+// land counts a letter whose claim has ended.
+func (p *replayed) land(res deadletter.Result, f *resend) {
 	rep, id := &p.report, nameOf(res.Record)
 	var (
 		end     fate // pending: where it is found at the end decides
@@ -282,6 +320,9 @@ func (p *replayed) land(res deadletter.Result) {
 		return
 	case res.Verb == deadletter.Ack:
 		rep.Done++
+		p.mu.Lock()
+		p.probes.over(id)
+		p.mu.Unlock()
 		if f.tries > 0 {
 			p.meter.item(p.cfg.Clock.Now().Sub(f.began))
 			clear(p.alarms.repeats)

@@ -1,6 +1,7 @@
 package batch
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -50,6 +51,23 @@ func later(a, b time.Time) time.Time {
 	return b
 }
 
+// giveTurn has failed probes sent in the next round, the first to fail first: one,
+// and twice as many each time that an item was done since. Among those that are sent
+// the cheapest is the first, and it may be one that always fails. The caller has the
+// lock.
+func (p *replayed) giveTurn() {
+	if !isClosed(p.proven) {
+		p.turns = 0
+	}
+	n := min(len(p.later), 1<<min(p.turns, 30))
+	p.turns++
+	slices.SortFunc(p.later, func(a, b lateLetter) int { return cmp.Compare(a.turn, b.turn) })
+	for _, l := range p.later[:n] {
+		delete(p.stays, l.rec)
+	}
+	p.later, p.proven = p.later[n:], make(chan struct{})
+}
+
 // lifted waits until the refusal that ended a round may have lifted, and reports
 // whether there is to be another. The waits since an item was done are at most
 // Hold in all.
@@ -57,13 +75,8 @@ func (p *replayed) lifted(ctx context.Context) bool {
 	p.mu.Lock()
 	stops, left, spins := p.stops, p.cfg.Hold-p.held, p.spins
 	p.spins++
-	tried := p.tried
-	if len(stops) == 0 && p.held == 0 && len(tried) > 0 && ctx.Err() == nil {
-		// An item was done since they failed.
-		for _, id := range tried {
-			delete(p.stays, id)
-		}
-		p.tried, p.proven = nil, make(chan struct{})
+	if len(stops) == 0 && p.held == 0 && len(p.later) > 0 && ctx.Err() == nil {
+		p.giveTurn()
 		p.mu.Unlock()
 		return true
 	}

@@ -104,6 +104,7 @@ type run struct {
 	signal     os.Signal
 	cause      error  // why it stopped
 	broken     string // whose code panicked
+	whole      bool   // every item was met
 	calls      int64  // of items that have ended
 	called     int64  // items that have made a call
 	meter      *meter
@@ -114,6 +115,7 @@ type run struct {
 	watched    time.Time // the last look at the numbers
 
 	flights map[*flight]struct{}
+	probes  *probes // of Replay: guarded by its lock
 }
 
 // begin takes the folder and says in the report that a run is under way: should
@@ -166,6 +168,10 @@ func begin(ctx context.Context, c Config, handle Handle) (_ *run, err error) {
 		signal.Notify(ch, os.Interrupt, syscall.SIGTERM)
 		r.signals, r.quiet = ch, func() { signal.Stop(ch) }
 	}
+	var forgot error
+	if r.probes, forgot = readProbes(c.Dir); forgot != nil {
+		r.warn("%v", forgot)
+	}
 	r.meter = newMeter(r.began)
 	r.before = r.gauges()
 	return r, nil
@@ -197,6 +203,9 @@ func (r *run) close() (Report, error) {
 		r.reasons["lost"] = true
 		r.warn("results may not survive a power cut: %v", err)
 		errs = append(errs, err)
+	}
+	if err := r.probes.write(r.whole); err != nil {
+		r.warn("%v", err)
 	}
 	now := r.cfg.Clock.Now()
 	r.watch(now, true)
