@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"slices"
+	"unicode"
 
 	rule "github.com/nightfuse/nightfuse/internal/placeholder"
 )
@@ -116,7 +117,7 @@ func suspect(body []byte) bool {
 			if len(rest) == 0 || rest[0] != '"' {
 				continue
 			}
-			value := bytes.TrimLeft(rest[1:], " ")
+			value := bytes.TrimLeftFunc(rest[1:], unicode.IsSpace)
 			if len(value) > 0 && (value[0] == '{' || value[0] == '[' || value[0] == '\\') {
 				return true
 			}
@@ -128,7 +129,7 @@ func suspect(body []byte) bool {
 			case value[end] == '\\' && bytes.IndexByte(value, '"') >= 0:
 				return true
 			}
-			if rule.Word(bytes.TrimRight(value[:end], " ")) {
+			if rule.Word(bytes.TrimRightFunc(value[:end], unicode.IsSpace)) {
 				return true
 			}
 		}

@@ -109,7 +109,8 @@
 // # What it leaves behind
 //
 // In Dir: lock, results/ (see [Folder]), report.json, of a replay replay.json, and
-// in probes.json the last 64 probes that failed and have no result since. The
+// in probes.json the last 256 that failed as the probe, or whose key was refused, and
+// have no result since. The
 // report is written first with state "running" and at the end with what was done,
 // atomically, so that a killed run does not leave an older one's success behind;
 // "complete" is true only with exit code 0. A run that cannot be started does not

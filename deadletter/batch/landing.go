@@ -108,7 +108,7 @@ func (l *loop) land(f *flight) {
 			l.leave(id) // this key does not do this item
 			return
 		}
-		f.entry.turn, f.entry.keyed = l.probes.next(), true
+		f.entry.turn, f.entry.keyed = l.probes.failed(id), true
 		l.again(f.entry)
 		if l.keys++; l.keys >= maxRefusedKeys {
 			l.stop("auth", f.err)

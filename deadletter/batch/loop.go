@@ -16,6 +16,9 @@ const (
 	// lookTime how long the first of them waits for so many.
 	lookAhead = 256
 	lookTime  = time.Second
+	// turnTime is how long a failed probe waits for the next item to come: an
+	// iterator may wait for its result.
+	turnTime = time.Minute
 )
 
 // loop is a run at work. Its fields belong to the goroutine of Run.
@@ -43,6 +46,7 @@ type loop struct {
 	graceEnds time.Time
 	lastDone  time.Time // without the holds since
 	landedAt  time.Time // an item landed, or the run was stopped
+	cameAt    time.Time // an item came from the source
 	anyDone   bool
 }
 
@@ -54,7 +58,7 @@ func (r *run) loop(ctx context.Context, items iter.Seq[Item]) {
 	defer cancel(nil)
 	l := &loop{
 		run: r, ctx: hctx, cancel: cancel, src: r.read(ctx, items), landed: make(chan *flight),
-		alone: true, era: 1, stopping: make(chan struct{}), lastDone: r.began,
+		alone: true, era: 1, stopping: make(chan struct{}), lastDone: r.began, cameAt: r.began,
 	}
 	r.showProgress()
 	defer func() { r.show.end(l.status()) }()
@@ -72,7 +76,6 @@ func (r *run) loop(ctx context.Context, items iter.Seq[Item]) {
 		r.report.Uncounted = true
 		l.stop("lost", errListEnded)
 	}
-	r.whole = !r.report.Uncounted
 }
 
 // turn goes round until all is through.
@@ -90,7 +93,7 @@ func (l *loop) turn(ctx context.Context) {
 			lookEnd = now.Add(lookTime)
 		}
 		l.scanned = l.ended || l.backlog.fresh() >= lookAhead || !lookEnd.IsZero() && !now.Before(lookEnd)
-		l.start()
+		l.start(now)
 		if len(l.flights) == 0 && (l.dropped || l.ended && len(l.backlog) == 0) {
 			if ctx.Err() != nil && !l.stopped {
 				// The iterator may have ended for it.
@@ -113,6 +116,7 @@ func (l *loop) turn(ctx context.Context) {
 				l.ended = true
 				break
 			}
+			l.cameAt = clk.Now()
 			l.take(e)
 		case f := <-l.landed:
 			l.land(f)
@@ -174,7 +178,7 @@ func (l *loop) check(now time.Time) {
 		if l.held+now.Sub(h.began) >= l.cfg.Hold {
 			l.stop(h.by, h.refusal)
 		}
-	case len(l.flights) == 0 && (len(l.backlog) == 0 || l.backlog[0].turn > 0 && !l.ended):
+	case len(l.flights) == 0 && (len(l.backlog) == 0 || l.waits(now)):
 		l.lastDone = now // nothing is to be done yet: the iterator takes its time
 	default:
 		idle, patience := now.Sub(l.lastDone), l.patience(l.anyDone)
@@ -185,10 +189,17 @@ func (l *loop) check(now time.Time) {
 	}
 }
 
+// waits reports whether the next of the backlog, which has failed as a probe, or
+// whose key was refused, lets items go first that are still to come.
+func (l *loop) waits(now time.Time) bool {
+	e := l.backlog[0]
+	return e.turn > 0 && (l.alone || e.keyed) && !l.ended && now.Sub(l.cameAt) < turnTime
+}
+
 // start gives items to free workers.
-func (l *loop) start() {
+func (l *loop) start(now time.Time) {
 	for !l.stopped && l.hold == nil && len(l.backlog) > 0 && len(l.flights) < l.cfg.Workers {
-		if l.alone && (l.probing != nil || !l.scanned) || l.backlog[0].turn > 0 && !l.ended {
+		if l.alone && (l.probing != nil || !l.scanned) || l.waits(now) {
 			return
 		}
 		f := l.newFlight(l.ctx, l.backlog.pop())

@@ -13,19 +13,19 @@ import (
 )
 
 // maxProbes is how many failed probes are kept: the last ones.
-const maxProbes = 64
+const maxProbes = lookAhead
 
-// probes are the items whose call failed while they went alone, and that have no
-// result since, the first to fail first. They are kept in the folder: where a
-// refusal ends the run, the cheapest item would be the next run's probe too, and
-// one that always fails would keep all others from being tried.
+// probes are the items that failed while they went alone, or whose key was
+// refused, and that have no result since, the first to fail first. They are kept
+// in the folder: where a refusal ends the run, the cheapest item would be the next
+// run's probe too, and one that always fails would keep all others from being
+// tried.
 //
 // Its methods are not safe for concurrent use.
 type probes struct {
 	path  string
 	names []string
 	was   []string // in the file
-	unmet map[string]bool
 	turns int
 }
 
@@ -38,7 +38,7 @@ type probeFile struct {
 // readProbes reads those of the folder. With an error there are none, and nothing
 // but the order of the next probes is lost.
 func readProbes(dir string) (*probes, error) {
-	p := &probes{path: filepath.Join(dir, "probes.json"), unmet: map[string]bool{}}
+	p := &probes{path: filepath.Join(dir, "probes.json")}
 	b, err := os.ReadFile(p.path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return p, nil
@@ -55,30 +55,20 @@ func readProbes(dir string) (*probes, error) {
 	}
 	p.names = f.Failed[max(0, len(f.Failed)-maxProbes):]
 	p.was, p.turns = slices.Clone(p.names), len(p.names)
-	for _, id := range p.names {
-		p.unmet[id] = true
-	}
 	return p, nil
 }
 
 // turn returns when it is an item's turn to be the probe again, after lower ones;
 // 0 for one that has not failed.
-func (p *probes) turn(id string) int {
-	delete(p.unmet, asText(id))
-	return slices.Index(p.names, asText(id)) + 1
-}
+func (p *probes) turn(id string) int { return slices.Index(p.names, asText(id)) + 1 }
 
-// next returns the turn after all others.
-func (p *probes) next() int {
-	p.turns++
-	return p.turns
-}
-
-// failed notes that the item failed as the probe and returns its turn.
+// failed notes that the item failed and returns its turn, which is after all
+// others.
 func (p *probes) failed(id string) int {
 	p.over(id)
 	p.names = append(p.names, asText(id))
-	return p.next()
+	p.turns++
+	return p.turns
 }
 
 // over notes that the item was done.
@@ -86,12 +76,8 @@ func (p *probes) over(id string) {
 	p.names = slices.DeleteFunc(p.names, func(name string) bool { return name == asText(id) })
 }
 
-// write keeps them for the next run. all says that every item of the batch was
-// met: what was not is no item any more.
-func (p *probes) write(all bool) error {
-	if all {
-		p.names = slices.DeleteFunc(p.names, func(name string) bool { return p.unmet[name] })
-	}
+// write keeps them for the next run.
+func (p *probes) write() error {
 	p.names = p.names[max(0, len(p.names)-maxProbes):]
 	if slices.Equal(p.names, p.was) {
 		return nil

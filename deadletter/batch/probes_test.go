@@ -184,34 +184,214 @@ func failedProbes(t *testing.T, e *env) []string {
 	return f.Failed
 }
 
-// The file has only items that are still to be done, and not too many. Without it
-// nothing but the order is lost.
+// note writes failed probes into the folder.
+func note(t *testing.T, e *env, ids ...string) {
+	t.Helper()
+	b, err := json.Marshal(map[string]any{"v": 1, "failed": ids})
+	if err == nil {
+		err = os.MkdirAll(e.cfg.Dir, 0o700)
+	}
+	if err == nil {
+		err = os.WriteFile(filepath.Join(e.cfg.Dir, "probes.json"), b, 0o600)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// The letters of failed probes are sent once all others are through, whatever
+// became of these and however long they took.
+func TestReplaySendsFailedProbesAfterAHold(t *testing.T) {
+	t.Parallel()
+	for _, retried := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			e := newEnv(t)
+			e.run(list(sized("p", "q", "r")...), fails)
+			note(t, e, "p", "q")
+			time.Sleep(time.Hour)
+			e.cfg.Hold, e.cfg.Workers = time.Hour, 1
+			u := newUpstream(retried, "")
+			u.open, u.until = true, time.Now().Add(time.Minute)
+			rep, _ := e.replay(func(ctx context.Context, it batch.Item) ([]byte, error) {
+				data, err := u.ask(ctx, it)
+				if it.ID == "r" && err == nil {
+					err = statusError(400)
+				}
+				return data, err
+			}, deadletter.Options{})
+			if diff := cmp.Diff(u.night(), []string{"r", "p", "q"}); diff != "" || rep.Done != 2 || rep.Dead != 1 {
+				t.Errorf("%v, asked (-got +want):\n%s", rep, diff)
+			}
+		})
+	}
+	// The only one is tried again, or there would be nothing to hold for.
+	synctest.Test(t, func(t *testing.T) {
+		e := newEnv(t)
+		e.run(list(sized("a")...), fails)
+		time.Sleep(time.Hour)
+		e.cfg.Hold = time.Hour
+		u := newUpstream(true, "")
+		u.down = true
+		time.AfterFunc(30*time.Second, func() {
+			u.mu.Lock()
+			u.down = false
+			u.mu.Unlock()
+		})
+		rep, _ := e.replay(u.ask, deadletter.Options{})
+		if diff := cmp.Diff(u.night(), []string{"a", "a"}); diff != "" || rep.Exit != 0 {
+			t.Errorf("%v, asked (-got +want):\n%s", rep, diff)
+		}
+	})
+}
+
+// Whatever makes the first letters end the replay, the next begins with others: a
+// failure of their own, or a refused key.
+func TestEveryReplayBeginsWithOthers(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		name   string
+		status statusError
+		want   [][]string
+	}{
+		{"their failure opens the breaker", 503, [][]string{{"p1"}, {"p2"}, {"p3"}, {"good", "p1"}}},
+		{"their key is refused", 403, [][]string{{"p1", "p2", "p3"}, {"good", "p1", "p2", "p3"}}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				e := newEnv(t)
+				e.cfg.Workers = 1
+				its := sized("p1", "p2", "p3", "good")
+				e.run(list(its...), fails)
+				time.Sleep(time.Hour)
+				u := newUpstream(false, "")
+				u.after = 1
+				handle := func(ctx context.Context, it batch.Item) ([]byte, error) {
+					return []byte("fine"), u.do(ctx, it.ID, func() error {
+						u.asked = append(u.asked, it.ID)
+						switch {
+						case it.ID == "good":
+							return nil
+						case c.status == 403: // no breaker's business
+							u.after++
+						}
+						return c.status
+					})
+				}
+				for i, want := range c.want {
+					rep, _ := e.replay(handle, deadletter.Options{MaxReplays: -1})
+					if diff := cmp.Diff(u.night(), want); diff != "" {
+						t.Errorf("night %d, %v: asked (-got +want):\n%s", i, rep, diff)
+					}
+				}
+				// A complete run of other items does not forget them.
+				before := failedProbes(t, e)
+				if rep, _ := e.run(list(sized("new")...), nil); rep.Exit != 0 {
+					t.Errorf("%v", rep)
+				}
+				if diff := cmp.Diff(failedProbes(t, e), before); diff != "" || len(before) != 3 {
+					t.Errorf("(-got +want):\n%s", diff)
+				}
+			})
+		})
+	}
+	synctest.Test(t, func(t *testing.T) {
+		e := newEnv(t)
+		e.cfg.Workers = 1
+		for i, want := range [][]string{{"p1", "p2", "p3"}, {"good", "p1", "p2", "p3"}} {
+			rep, _ := e.run(list(sized("p1", "p2", "p3", "good")...), func(_ context.Context, it batch.Item) ([]byte, error) {
+				if it.ID == "good" {
+					return []byte("fine"), nil
+				}
+				return nil, statusError(403)
+			})
+			if diff := cmp.Diff(e.calls, want); diff != "" {
+				t.Errorf("run %d, %v: asked (-got +want):\n%s", i, rep, diff)
+			}
+			e.calls = nil
+		}
+	})
+}
+
+// What a store cannot do ends a replay, also before failed probes have their turn.
+func TestStoreErrorEndsARound(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		e := newEnv(t)
+		e.run(list(sized("p", "b", "c")...), fails)
+		note(t, e, "p")
+		time.Sleep(time.Hour)
+		e.calls = nil
+		e.cfg.Workers = 1
+		rep, err := batch.Replay(t.Context(), e.cfg, &ackless{Store: e.store}, e.handle(nil), deadletter.Options{})
+		if rep.Exit != batch.ExitLost || !errors.Is(err, errDisk) || len(e.calls) != 1 {
+			t.Errorf("%v, %v, asked %v", rep, err, e.calls)
+		}
+	})
+}
+
+// ackless is a store that acks no letter.
+type ackless struct{ deadletter.Store }
+
+func (a *ackless) Resolve(ctx context.Context, tok deadletter.Token, o deadletter.Outcome) error {
+	if o.Verb == deadletter.Ack {
+		return errDisk
+	}
+	return a.Store.Resolve(ctx, tok, o)
+}
+
+// An iterator may wait for the result of an item that has failed as a probe, in
+// this run or an earlier one.
+func TestFailedProbeDoesNotWaitForEver(t *testing.T) {
+	t.Parallel()
+	for _, noted := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			e := newEnv(t)
+			if noted {
+				note(t, e, "a")
+			}
+			result := make(chan struct{})
+			rep, _ := e.run(func(yield func(batch.Item) bool) {
+				if yield(batch.Item{ID: "a"}) {
+					<-result
+					yield(batch.Item{ID: "b"})
+				}
+			}, func(_ context.Context, it batch.Item) ([]byte, error) {
+				if !noted && len(e.calls) == 1 {
+					return nil, statusError(503)
+				}
+				if it.ID == "a" {
+					close(result)
+				}
+				return []byte("fine"), nil
+			})
+			if rep.Exit != 0 || rep.Seconds > 120 {
+				t.Errorf("%v after %v s", rep, rep.Seconds)
+			}
+		})
+	}
+}
+
+// The file has not too many. Without it nothing but the order is lost.
 func TestFailedProbesFile(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		e := newEnv(t)
+		e.cfg.Workers = 1
 		file := filepath.Join(e.cfg.Dir, "probes.json")
-		var its []batch.Item
-		for i := range 70 {
-			its = append(its, sized(fmt.Sprintf("item-%02d", i))...)
+		var ids []string
+		for i := range 300 {
+			ids = append(ids, fmt.Sprintf("item-%03d", i))
 		}
-		u := newUpstream(true, "")
-		u.down = true
-		for range its {
-			e.run(list(its...), u.ask)
-			u.night()
-		}
-		if got := failedProbes(t, e); len(got) != 64 || len(slices.Compact(slices.Sorted(slices.Values(got)))) != 64 {
+		note(t, e, ids...)
+		u := newUpstream(true, "item-000")
+		u.open = true
+		e.run(list(sized("item-000", "item-001")...), u.ask)
+		if got := failedProbes(t, e); len(got) != 256 || got[0] != "item-045" || got[255] != "item-000" {
 			t.Errorf("%d are kept: %v", len(got), got)
 		}
-		// What is no item any more is forgotten, also by a run that has stopped.
-		u.down = false
-		u.poison = "item-67"
-		e.run(list(its[67:]...), u.ask)
+		u.poison = ""
 		u.night()
-		if got := failedProbes(t, e); !slices.Equal(got, []string{"item-67"}) {
-			t.Errorf("left are %v", got)
-		}
 		for _, content := range []string{"", "{", `{"v":2,"failed":["x"]}`, `{"v":1,"failed":"x"}`, "folder"} {
 			_ = os.Remove(file)
 			var err error
@@ -223,8 +403,7 @@ func TestFailedProbesFile(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			u.poison = ""
-			rep, _ := e.run(list(its[:5]...), u.ask)
+			rep, _ := e.run(list(sized("item-000", "item-001")...), u.ask)
 			u.night()
 			if rep.Exit != 0 || !strings.Contains(strings.Join(rep.Warnings, "\n"), "forgotten") {
 				t.Errorf("%q: %v, %v", content, rep, rep.Warnings)

@@ -92,7 +92,7 @@ type replayed struct {
 	stays  map[string]*call.Stays // letters that stay as they were, by record id
 	waited map[string]bool        // of these, those that have been put off
 	later  []lateLetter           // of these, those that have failed as a probe: they come last
-	turns  int                    // rounds in a row in which such were sent and an item was done
+	turns  int                    // rounds in a row in which such were sent and nothing was refused
 	keys   int                    // refused in a row
 	stops  []*noMore              // why nothing more is sent, the first first
 	held   time.Duration          // waited for guards since an item was done

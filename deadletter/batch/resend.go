@@ -244,7 +244,7 @@ func (p *replayed) judged(ctx context.Context, f *resend, rec deadletter.Record)
 		}
 		return p.halt(noMore{by: guardOf(f.refusal), err: f.refusal, guard: true})
 	case unauthed:
-		if p.keyRefused() >= maxRefusedKeys {
+		if p.keyRefused(nameOf(rec)) >= maxRefusedKeys {
 			return p.halt(noMore{by: "auth", err: f.err})
 		}
 		return p.stay(f, rec, f.err)
@@ -255,15 +255,19 @@ func (p *replayed) judged(ctx context.Context, f *resend, rec deadletter.Record)
 	p.spins = 0 // it went through
 	if f.calls(true) > 0 {
 		p.keys = 0
+		if f.upstream && !isClosed(p.proven) {
+			p.probes.failed(nameOf(rec)) // the next replay has others go first
+		}
 	}
 	p.mu.Unlock()
 	return f.err
 }
 
 // keyRefused counts a refused key and returns how many there were in a row.
-func (p *replayed) keyRefused() int {
+func (p *replayed) keyRefused(id string) int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	p.probes.failed(id)
 	p.keys++
 	return p.keys
 }

@@ -33,6 +33,9 @@ func (p *replayed) rounds(ctx context.Context, end *replayEnd) {
 			}
 		}
 		end.rep, end.err = rep, err
+		if err != nil && p.stopped() == nil && !errors.Is(err, deadletter.ErrPartial) && !errors.Is(err, deadletter.ErrNoMatch) {
+			return // the store's, or the end of ctx
+		}
 		if o.Max > 0 {
 			if o.Max -= rep.Acked + rep.Returned + rep.Quarantined; o.Max <= 0 {
 				return
@@ -52,13 +55,10 @@ func later(a, b time.Time) time.Time {
 }
 
 // giveTurn has failed probes sent in the next round, the first to fail first: one,
-// and twice as many each time that an item was done since. Among those that are sent
-// the cheapest is the first, and it may be one that always fails. The caller has the
+// and twice as many each time until a guard refuses. Among those that are sent the
+// cheapest is the first, and it may be one that always fails. The caller has the
 // lock.
 func (p *replayed) giveTurn() {
-	if !isClosed(p.proven) {
-		p.turns = 0
-	}
 	n := min(len(p.later), 1<<min(p.turns, 30))
 	p.turns++
 	slices.SortFunc(p.later, func(a, b lateLetter) int { return cmp.Compare(a.turn, b.turn) })
@@ -69,13 +69,15 @@ func (p *replayed) giveTurn() {
 }
 
 // lifted waits until the refusal that ended a round may have lifted, and reports
-// whether there is to be another. The waits since an item was done are at most
-// Hold in all.
+// whether there is to be another, for what it kept from being sent or for failed
+// probes. The waits since an item was done are at most Hold in all.
 func (p *replayed) lifted(ctx context.Context) bool {
 	p.mu.Lock()
 	stops, left, spins := p.stops, p.cfg.Hold-p.held, p.spins
-	p.spins++
-	if len(stops) == 0 && p.held == 0 && len(p.later) > 0 && ctx.Err() == nil {
+	if len(stops) > 0 {
+		p.turns = 0
+		p.spins++
+	} else if len(p.later) > 0 && ctx.Err() == nil {
 		p.giveTurn()
 		p.mu.Unlock()
 		return true

@@ -104,7 +104,6 @@ type run struct {
 	signal     os.Signal
 	cause      error  // why it stopped
 	broken     string // whose code panicked
-	whole      bool   // every item was met
 	calls      int64  // of items that have ended
 	called     int64  // items that have made a call
 	meter      *meter
@@ -204,7 +203,7 @@ func (r *run) close() (Report, error) {
 		r.warn("results may not survive a power cut: %v", err)
 		errs = append(errs, err)
 	}
-	if err := r.probes.write(r.whole); err != nil {
+	if err := r.probes.write(); err != nil {
 		r.warn("%v", err)
 	}
 	now := r.cfg.Clock.Now()

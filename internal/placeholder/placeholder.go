@@ -54,7 +54,7 @@ const (
 // document is judged by what it holds, not by how that is written: {"n":"a"} is
 // no n/a, nor is the text "\n A", whose escape has an n.
 func Is(text string) bool {
-	text = strings.TrimSpace(text)
+	text = strings.TrimSpace(strings.TrimPrefix(text, "\ufeff"))
 	if text == "" {
 		return true
 	}
