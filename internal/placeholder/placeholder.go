@@ -54,7 +54,7 @@ const (
 // document is judged by what it holds, not by how that is written: {"n":"a"} is
 // no n/a, nor is the text "\n A", whose escape has an n.
 func Is(text string) bool {
-	text = strings.TrimSpace(strings.TrimPrefix(text, "\ufeff"))
+	text = strings.TrimFunc(text, func(r rune) bool { return unicode.IsSpace(r) || r == '\ufeff' }) // a byte order mark
 	if text == "" {
 		return true
 	}

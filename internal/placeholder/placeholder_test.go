@@ -54,7 +54,7 @@ func TestWordDoesNotAllocate(t *testing.T) {
 // What is around a text and cannot be seen makes no difference, nor does being
 // quoted as JSON or held by a JSON document.
 func FuzzIs(f *testing.F) {
-	for _, s := range []string{"", "N/A", "\n A", "<p>", "<", "&nbsp", `{"a":""}`, `{"n":"a"}`, "\xff", "日本", "null", "<nil>"} {
+	for _, s := range []string{"", "N/A", "\n A", "<p>", "<", "&nbsp", `{"a":""}`, `{"n":"a"}`, "\ufeff{}", "\xff", "日本", "null", "<nil>"} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, s string) {
@@ -74,7 +74,7 @@ func FuzzIs(f *testing.F) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, form := range []string{" \n" + s + "\t", string(quoted), "[" + string(quoted) + "]", `{"a":` + string(quoted) + "}"} {
+		for _, form := range []string{" \n" + s + "\t", "\ufeff" + s, string(quoted), "[" + string(quoted) + "]", `{"a":` + string(quoted) + "}"} {
 			if placeholder.Is(form) != want {
 				t.Errorf("%q: %v, and %q: %v", s, want, form, !want)
 			}
