@@ -85,8 +85,9 @@
 // well, all others as they come. If it fails with what may be the upstream's fault
 // it is put back and not counted dead, and another item is the next probe, alone
 // as well, until one succeeds or fails by its own fault. It is not chosen again
-// while others are pending, nor by the next run or replay in Dir; of several that
-// have failed the first is the next. Its second failure makes a letter unless a guard has
+// while others are pending (those that take longer than 10 minutes to come from the
+// iterator are not), nor by the next run or replay in Dir; of several that have failed
+// the first is the next. Its second failure makes a letter unless a guard has
 // refused in between; so does the first one when 256 others are put back already.
 //
 // A hold has a known cause and Hold bounds it, so it is no time without a result
@@ -109,8 +110,8 @@
 // # What it leaves behind
 //
 // In Dir: lock, results/ (see [Folder]), report.json, of a replay replay.json, and
-// in probes.json the last 256 that failed as the probe, or whose key was refused, and
-// have no result since. The
+// in probes.json, written at the end, the last 256 that failed as the probe, or whose
+// key was refused, and have no result since. The
 // report is written first with state "running" and at the end with what was done,
 // atomically, so that a killed run does not leave an older one's success behind;
 // "complete" is true only with exit code 0. A run that cannot be started does not
@@ -133,7 +134,7 @@
 // # Memory
 //
 // Items are read as workers become free, and copied: an iterator may use the memory
-// of Input and Labels again. Up to 512 wait while the run holds or probes. Of
+// of Input and Labels again. Up to 768 wait while the run holds or probes. Of
 // each item some 40 bytes stay, by which an id that comes twice is known: a
 // million items need about 70 MB. The names in a report end at ten thousand of each kind.
 //

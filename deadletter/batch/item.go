@@ -146,5 +146,16 @@ func (b backlog) fresh() int {
 	return n
 }
 
+// putBack is how many were begun in this run.
+func (b backlog) putBack() int {
+	n := 0
+	for _, e := range b {
+		if e.era > 0 || e.keyed {
+			n++
+		}
+	}
+	return n
+}
+
 func (b *backlog) push(e *entry) { heap.Push(b, e) }
 func (b *backlog) pop() *entry   { return heap.Pop(b).(*entry) }

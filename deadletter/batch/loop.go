@@ -18,7 +18,7 @@ const (
 	lookTime  = time.Second
 	// turnTime is how long a failed probe waits for the next item to come: an
 	// iterator may wait for its result.
-	turnTime = time.Minute
+	turnTime = 10 * time.Minute
 )
 
 // loop is a run at work. Its fields belong to the goroutine of Run.
@@ -116,7 +116,9 @@ func (l *loop) turn(ctx context.Context) {
 				l.ended = true
 				break
 			}
-			l.cameAt = clk.Now()
+			if !e.twice {
+				l.cameAt = clk.Now()
+			}
 			l.take(e)
 		case f := <-l.landed:
 			l.land(f)
@@ -208,7 +210,7 @@ func (l *loop) start(now time.Time) {
 			f.probe, l.probing = true, f
 			// Once between two holds. Where no guard tells an outage, the items
 			// that may wait for its end are not without number.
-			f.spare = f.entry.era != l.era && len(l.backlog)-l.backlog.fresh() < lookAhead
+			f.spare = f.entry.era != l.era && l.backlog.putBack() < lookAhead
 		}
 		l.flights[f] = struct{}{}
 		go func() {

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"sync"
 
 	"github.com/nightfuse/nightfuse/internal/durable"
 )
@@ -21,12 +22,20 @@ const maxProbes = lookAhead
 // run's probe too, and one that always fails would keep all others from being
 // tried.
 //
-// Its methods are not safe for concurrent use.
+// Its methods are safe for concurrent use.
 type probes struct {
-	path  string
-	names []string
-	was   []string // in the file
+	path string
+	was  []string // in the file
+
+	mu    sync.Mutex
+	list  []probe
 	turns int
+}
+
+// probe is an item that has failed as one.
+type probe struct {
+	id   string
+	turn int // to be one again, after lower ones
 }
 
 // probeFile is the file's form.
@@ -53,36 +62,66 @@ func readProbes(dir string) (*probes, error) {
 	if err != nil {
 		return p, fmt.Errorf("batch: which probes have failed before is forgotten: %w", err)
 	}
-	p.names = f.Failed[max(0, len(f.Failed)-maxProbes):]
-	p.was, p.turns = slices.Clone(p.names), len(p.names)
+	p.was = f.Failed
+	for _, id := range f.Failed {
+		p.failed(id)
+	}
 	return p, nil
 }
 
 // turn returns when it is an item's turn to be the probe again, after lower ones;
 // 0 for one that has not failed.
-func (p *probes) turn(id string) int { return slices.Index(p.names, asText(id)) + 1 }
+func (p *probes) turn(id string) int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if i := p.index(id); i >= 0 {
+		return p.list[i].turn
+	}
+	return 0
+}
 
 // failed notes that the item failed and returns its turn, which is after all
 // others.
 func (p *probes) failed(id string) int {
-	p.over(id)
-	p.names = append(p.names, asText(id))
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.remove(id)
 	p.turns++
+	p.list = append(p.list, probe{asText(id), p.turns})
+	p.list = p.list[max(0, len(p.list)-maxProbes):]
 	return p.turns
 }
 
 // over notes that the item was done.
 func (p *probes) over(id string) {
-	p.names = slices.DeleteFunc(p.names, func(name string) bool { return name == asText(id) })
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.remove(id)
+}
+
+func (p *probes) index(id string) int {
+	id = asText(id)
+	return slices.IndexFunc(p.list, func(q probe) bool { return q.id == id })
+}
+
+func (p *probes) remove(id string) {
+	if i := p.index(id); i >= 0 {
+		p.list = slices.Delete(p.list, i, i+1)
+	}
 }
 
 // write keeps them for the next run.
 func (p *probes) write() error {
-	p.names = p.names[max(0, len(p.names)-maxProbes):]
-	if slices.Equal(p.names, p.was) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	names := make([]string, 0, len(p.list))
+	for _, q := range p.list {
+		names = append(names, q.id)
+	}
+	if slices.Equal(names, p.was) {
 		return nil
 	}
-	b, err := json.Marshal(probeFile{V: 1, Failed: p.names})
+	b, err := json.Marshal(probeFile{V: 1, Failed: names})
 	if err == nil {
 		err = durable.WriteFile(nil, p.path, append(b, '\n'), 0o600)
 	}

@@ -365,11 +365,85 @@ func TestFailedProbeDoesNotWaitForEver(t *testing.T) {
 				}
 				return []byte("fine"), nil
 			})
-			if rep.Exit != 0 || rep.Seconds > 120 {
+			if rep.Exit != 0 || rep.Seconds > 1300 {
 				t.Errorf("%v after %v s", rep, rep.Seconds)
 			}
 		})
 	}
+}
+
+// Those that are noted from before are not put back: another may still fail once.
+func TestNotedProbesAreNotPutBack(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		e := newEnv(t)
+		var noted []string
+		for i := range 256 {
+			noted = append(noted, fmt.Sprintf("item-%03d", i))
+		}
+		note(t, e, noted...)
+		begin := time.Now()
+		rep, _ := e.run(items(300), func(context.Context, batch.Item) ([]byte, error) {
+			time.Sleep(time.Second)
+			if time.Since(begin) < 30*time.Second {
+				return nil, statusError(503)
+			}
+			return []byte("fine"), nil
+		})
+		if rep.Done != 300 {
+			t.Errorf("%v", rep)
+		}
+	})
+}
+
+// Letters that are put off use up nothing of Max, and of Rate what one letter does.
+func TestPuttingOffCostsLittle(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		e := newEnv(t)
+		e.run(items(100), fails)
+		var noted []string
+		for i := range 90 {
+			noted = append(noted, fmt.Sprintf("item-%03d", i))
+		}
+		note(t, e, noted...)
+		time.Sleep(time.Hour)
+		e.calls = nil
+		rep, _ := e.replay(nil, deadletter.Options{Rate: 1, Max: 95})
+		if rep.Done != 95 || rep.Seconds > 190 || e.calls[0] < "item-090" {
+			t.Errorf("%v after %v s, %s first", rep, rep.Seconds, e.calls[0])
+		}
+	})
+}
+
+// A turn stays behind those that came before it, whatever is done meanwhile.
+func TestTurnsKeepTheirOrder(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		e := newEnv(t)
+		e.cfg.Workers, e.cfg.Hold = 1, time.Hour
+		note(t, e, "a", "b", "y", "z")
+		refused := make(chan struct{})
+		e.run(func(yield func(batch.Item) bool) {
+			for _, id := range []string{"y", "a", "b"} {
+				if !yield(batch.Item{ID: id}) {
+					return
+				}
+			}
+			<-refused
+			yield(batch.Item{ID: "z"})
+			time.Sleep(2 * time.Minute)
+		}, func(_ context.Context, it batch.Item) ([]byte, error) {
+			if it.ID == "y" && len(e.calls) == 3 {
+				close(refused)
+				return nil, &refusal{by: "pacer", until: time.Now().Add(time.Minute)}
+			}
+			return []byte("fine"), nil
+		})
+		if diff := cmp.Diff(e.calls, []string{"a", "b", "y", "y", "z"}); diff != "" {
+			t.Errorf("asked (-got +want):\n%s", diff)
+		}
+	})
 }
 
 // The file has not too many. Without it nothing but the order is lost.

@@ -324,9 +324,7 @@ func (p *replayed) land(res deadletter.Result, f *resend) {
 		return
 	case res.Verb == deadletter.Ack:
 		rep.Done++
-		p.mu.Lock()
 		p.probes.over(id)
-		p.mu.Unlock()
 		if f.tries > 0 {
 			p.meter.item(p.cfg.Clock.Now().Sub(f.began))
 			clear(p.alarms.repeats)

@@ -41,7 +41,8 @@ func (p *replayed) rounds(ctx context.Context, end *replayEnd) {
 				return
 			}
 		}
-		if !p.lifted(ctx) {
+		var more bool
+		if o.Filter.IDs, more = p.next(ctx); !more {
 			return
 		}
 	}
@@ -54,36 +55,48 @@ func later(a, b time.Time) time.Time {
 	return b
 }
 
-// giveTurn has failed probes sent in the next round, the first to fail first: one,
-// and twice as many each time until a guard refuses. Among those that are sent the
-// cheapest is the first, and it may be one that always fails. The caller has the
+// next returns the letters that the next round is for, by their record ids, and
+// whether there is to be one: after a refusal that has lifted it is for all that are
+// asked for, else for failed probes.
+func (p *replayed) next(ctx context.Context) (ids []string, more bool) {
+	p.mu.Lock()
+	refused := len(p.stops) > 0
+	if !refused && ctx.Err() == nil {
+		ids = p.giveTurn()
+	}
+	p.mu.Unlock()
+	if !refused {
+		return ids, len(ids) > 0
+	}
+	return p.o.Filter.IDs, p.lifted(ctx)
+}
+
+// giveTurn returns the failed probes that are to be sent now, the first to fail
+// first: one, and twice as many each time until a guard refuses. Among those the
+// cheapest is sent first, and it may be one that always fails. The caller has the
 // lock.
-func (p *replayed) giveTurn() {
+func (p *replayed) giveTurn() (ids []string) {
 	n := min(len(p.later), 1<<min(p.turns, 30))
 	p.turns++
 	slices.SortFunc(p.later, func(a, b lateLetter) int { return cmp.Compare(a.turn, b.turn) })
 	for _, l := range p.later[:n] {
 		delete(p.stays, l.rec)
+		ids = append(ids, l.rec)
 	}
 	p.later, p.proven = p.later[n:], make(chan struct{})
+	return ids
 }
 
 // lifted waits until the refusal that ended a round may have lifted, and reports
-// whether there is to be another, for what it kept from being sent or for failed
-// probes. The waits since an item was done are at most Hold in all.
+// whether there is to be another. The waits since an item was done are at most
+// Hold in all.
 func (p *replayed) lifted(ctx context.Context) bool {
 	p.mu.Lock()
 	stops, left, spins := p.stops, p.cfg.Hold-p.held, p.spins
-	if len(stops) > 0 {
-		p.turns = 0
-		p.spins++
-	} else if len(p.later) > 0 && ctx.Err() == nil {
-		p.giveTurn()
-		p.mu.Unlock()
-		return true
-	}
+	p.spins++
+	p.turns = 0
 	p.mu.Unlock()
-	if len(stops) == 0 || slices.ContainsFunc(stops, func(why *noMore) bool { return !why.guard }) || left <= 0 {
+	if slices.ContainsFunc(stops, func(why *noMore) bool { return !why.guard }) || left <= 0 {
 		return false
 	}
 	refusal := stops[0].err

@@ -114,7 +114,7 @@ type run struct {
 	watched    time.Time // the last look at the numbers
 
 	flights map[*flight]struct{}
-	probes  *probes // of Replay: guarded by its lock
+	probes  *probes
 }
 
 // begin takes the folder and says in the report that a run is under way: should
