@@ -29,6 +29,7 @@ func answerIsPassedOn(t *testing.T, s Subject) {
 				continue // once is enough for its size
 			}
 			url, base := serve(t, w, func(rw http.ResponseWriter, req *http.Request) {
+				consume(req) // a connection that closes over what was not read is reset
 				rw.Header().Set("Content-Type", tc.kind)
 				rw.Header().Set("X-Request-Id", "r-1")
 				rw.WriteHeader(tc.status)
