@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/json"
 	"slices"
-	"unicode"
 
 	rule "github.com/nightfuse/nightfuse/internal/placeholder"
 )
@@ -117,19 +116,18 @@ func suspect(body []byte) bool {
 			if len(rest) == 0 || rest[0] != '"' {
 				continue
 			}
-			value := bytes.TrimLeftFunc(rest[1:], unicode.IsSpace)
+			value := bytes.TrimLeftFunc(rest[1:], rule.Around)
 			if len(value) > 0 && (value[0] == '{' || value[0] == '[' || value[0] == '\\') {
 				return true
 			}
-			value = value[:min(len(value), rule.Longest+2)]
 			end := bytes.IndexAny(value, "\"\\")
-			switch {
-			case end < 0: // before a quote that is far away there may be blanks only
-				end = len(value)
-			case value[end] == '\\' && bytes.IndexByte(value, '"') >= 0:
+			if end < 0 {
+				continue
+			}
+			if value[end] == '\\' && bytes.IndexByte(value[:min(len(value), rule.Longest+2)], '"') >= 0 {
 				return true
 			}
-			if rule.Word(bytes.TrimRightFunc(value[:end], unicode.IsSpace)) {
+			if rule.Word(bytes.TrimRightFunc(value[:end], rule.Around)) {
 				return true
 			}
 		}

@@ -51,7 +51,7 @@ type entry struct {
 	hash  string // of the input
 	old   bool   // there is a letter of the item as it was before
 	turn  int    // to be the probe again, after lower ones; 0 = has not failed as one
-	era   int    // in which it did, 0 for a refused key
+	era   int    // in which it failed as the probe and was put back; 0 = was not
 	keyed bool   // has met a refused key before
 	seq   int64
 
@@ -146,11 +146,11 @@ func (b backlog) fresh() int {
 	return n
 }
 
-// putBack is how many were begun in this run.
+// putBack is how many were put back after a call.
 func (b backlog) putBack() int {
 	n := 0
 	for _, e := range b {
-		if e.era > 0 || e.keyed {
+		if e.called {
 			n++
 		}
 	}

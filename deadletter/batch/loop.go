@@ -16,6 +16,9 @@ const (
 	// lookTime how long the first of them waits for so many.
 	lookAhead = 256
 	lookTime  = time.Second
+	// maxBacklog is how many items may wait in memory: those that are looked at,
+	// and as many that have failed in this run, or in earlier ones.
+	maxBacklog = 3 * lookAhead
 	// turnTime is how long a failed probe waits for the next item to come: an
 	// iterator may wait for its result.
 	turnTime = 10 * time.Minute
@@ -103,7 +106,7 @@ func (l *loop) turn(ctx context.Context) {
 			return
 		}
 		var in <-chan listed
-		if !l.ended && !l.dropped && (l.stopped || l.backlog.fresh() < l.room()) {
+		if !l.ended && !l.dropped && (l.stopped || len(l.backlog) < maxBacklog && l.backlog.fresh() < l.room()) {
 			in = l.src.out
 		}
 		var lifted <-chan error
@@ -195,7 +198,7 @@ func (l *loop) check(now time.Time) {
 // whose key was refused, lets items go first that are still to come.
 func (l *loop) waits(now time.Time) bool {
 	e := l.backlog[0]
-	return e.turn > 0 && (l.alone || e.keyed) && !l.ended && now.Sub(l.cameAt) < turnTime
+	return e.turn > 0 && (l.alone || e.keyed) && !l.ended && len(l.backlog) < maxBacklog && now.Sub(l.cameAt) < turnTime
 }
 
 // start gives items to free workers.

@@ -87,7 +87,7 @@ func (p *probes) failed(id string) int {
 	defer p.mu.Unlock()
 	p.remove(id)
 	p.turns++
-	p.list = append(p.list, probe{asText(id), p.turns})
+	p.list = append(p.list, probe{id, p.turns})
 	p.list = p.list[max(0, len(p.list)-maxProbes):]
 	return p.turns
 }
@@ -100,7 +100,6 @@ func (p *probes) over(id string) {
 }
 
 func (p *probes) index(id string) int {
-	id = asText(id)
 	return slices.IndexFunc(p.list, func(q probe) bool { return q.id == id })
 }
 

@@ -100,6 +100,9 @@ func TestFailedProbeIsLastInTheNextRun(t *testing.T) {
 				if want := int64(1); retried && rep.Pending != want || !retried && rep.Dead != want {
 					t.Errorf("%v", rep)
 				}
+				if got := failedProbes(t, e); !slices.Equal(got, []string{"poison"}) {
+					t.Errorf("left are %v", got)
+				}
 			})
 		})
 	}
@@ -412,6 +415,63 @@ func TestPuttingOffCostsLittle(t *testing.T) {
 		rep, _ := e.replay(nil, deadletter.Options{Rate: 1, Max: 95})
 		if rep.Done != 95 || rep.Seconds > 190 || e.calls[0] < "item-090" {
 			t.Errorf("%v after %v s, %s first", rep, rep.Seconds, e.calls[0])
+		}
+	})
+}
+
+// In a replay each turn is one letter's, alone: what fails then does not take the
+// next one along.
+func TestEveryFailedProbeHasATurnAlone(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		e := newEnv(t)
+		e.run(list(sized("good", "p", "q")...), fails)
+		note(t, e, "p", "q")
+		time.Sleep(time.Hour)
+		u := newUpstream(true, "p")
+		for i, want := range [][]string{{"good", "p"}, {"q", "p"}} {
+			rep, _ := e.replay(u.ask, deadletter.Options{})
+			if diff := cmp.Diff(u.night(), want); diff != "" {
+				t.Errorf("night %d, %v: asked (-got +want):\n%s", i, rep, diff)
+			}
+		}
+	})
+}
+
+// A round for failed probes sees fewer letters than the one before: it sends none
+// again, and forgets none that stays.
+func TestRoundsSeeDifferentLetters(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		e := newEnv(t)
+		e.cfg.Workers, e.cfg.Hold = 1, time.Hour
+		e.run(list(sized("x", "p", "q", "k")...), fails)
+		rec, err := e.letters.Get(t.Context(), "x")
+		if err != nil {
+			t.Fatal(err)
+		}
+		rec.LastFailedAt = time.Now().Add(3 * time.Hour)
+		if err := e.store.Put(t.Context(), rec); err != nil {
+			t.Fatal(err)
+		}
+		note(t, e, "p", "q")
+		time.Sleep(time.Hour)
+		e.calls = nil
+		refused := false
+		rep, err := e.replay(func(_ context.Context, it batch.Item) ([]byte, error) {
+			switch {
+			case it.ID == "p":
+				return nil, statusError(400)
+			case it.ID == "k":
+				return nil, statusError(403)
+			case it.ID == "q" && !refused:
+				refused = true
+				return nil, &refusal{by: "pacer", until: time.Now().Add(time.Minute)}
+			}
+			return []byte("fine"), nil
+		}, deadletter.Options{})
+		if diff := cmp.Diff(e.calls, []string{"x", "k", "p", "q", "q"}); diff != "" || rep.Total != 4 || !errors.Is(err, deadletter.ErrPartial) {
+			t.Errorf("%v, %v, asked (-got +want):\n%s", rep, err, diff)
 		}
 	})
 }

@@ -253,6 +253,8 @@ func (p *replayed) judged(ctx context.Context, f *resend, rec deadletter.Record)
 	}
 	p.mu.Lock()
 	p.spins = 0 // it went through
+	// A letter with a later date lets the next round see its new failure.
+	p.stays[rec.ID] = &call.Stays{Err: errors.New("batch: it has failed in this replay")}
 	if f.calls(true) > 0 {
 		p.keys = 0
 		if f.upstream && !isClosed(p.proven) {

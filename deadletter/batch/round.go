@@ -32,6 +32,9 @@ func (p *replayed) rounds(ctx context.Context, end *replayEnd) {
 				err = nil // somebody else has done the rest
 			}
 		}
+		if err == nil && errors.Is(end.err, deadletter.ErrPartial) {
+			err = end.err // a round for failed probes does not see what stays
+		}
 		end.rep, end.err = rep, err
 		if err != nil && p.stopped() == nil && !errors.Is(err, deadletter.ErrPartial) && !errors.Is(err, deadletter.ErrNoMatch) {
 			return // the store's, or the end of ctx

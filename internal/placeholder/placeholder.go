@@ -54,7 +54,7 @@ const (
 // document is judged by what it holds, not by how that is written: {"n":"a"} is
 // no n/a, nor is the text "\n A", whose escape has an n.
 func Is(text string) bool {
-	text = strings.TrimFunc(text, func(r rune) bool { return unicode.IsSpace(r) || r == '\ufeff' }) // a byte order mark
+	text = strings.TrimFunc(text, Around)
 	if text == "" {
 		return true
 	}
@@ -67,6 +67,10 @@ func Is(text string) bool {
 	}
 	return Word(text)
 }
+
+// Around reports whether r makes no difference around a text of any form: it is
+// white space or a byte order mark.
+func Around(r rune) bool { return unicode.IsSpace(r) || r == '\ufeff' }
 
 // Value reports whether a decoded JSON value says nothing.
 func Value(v any) bool {
