@@ -474,6 +474,21 @@ func TestRoundsSeeDifferentLetters(t *testing.T) {
 			t.Errorf("%v, %v, asked (-got +want):\n%s", rep, err, diff)
 		}
 	})
+	synctest.Test(t, func(t *testing.T) {
+		e := newEnv(t)
+		e.run(list(sized("p", "b", "k")...), fails)
+		note(t, e, "p")
+		time.Sleep(time.Hour)
+		rep, err := e.replay(func(_ context.Context, it batch.Item) ([]byte, error) {
+			if it.ID == "k" {
+				return nil, statusError(403)
+			}
+			return []byte("fine"), nil
+		}, deadletter.Options{})
+		if rep.Done != 2 || rep.Pending != 1 || !errors.Is(err, deadletter.ErrPartial) {
+			t.Errorf("%v, %v", rep, err)
+		}
+	})
 }
 
 // A turn stays behind those that came before it, whatever is done meanwhile.
