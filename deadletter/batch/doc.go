@@ -85,10 +85,11 @@
 // well, all others as they come. If it fails with what may be the upstream's fault
 // it is put back and not counted dead, and another item is the next probe, alone
 // as well, until one succeeds or fails by its own fault. It is not chosen again
-// while others are pending (unless 768 wait in memory, or the iterator has
-// given none for 10 minutes), nor by the next run or replay in Dir; of several that have failed
-// the first is the next. Its second failure makes a letter unless a guard has
-// refused in between; so does the first one when 256 others are put back already.
+// while others are pending (unless 768 wait in memory, or the iterator has given
+// none for 10 minutes), nor by the next run or replay in Dir; of several that have
+// failed the first is the next. Its second failure makes a letter unless a guard
+// has refused in between; so does the first one when 256 others are put back
+// already.
 //
 // A hold has a known cause and Hold bounds it, so it is no time without a result
 // for Patience. What ends a run while it holds for the budget exits with 3.
