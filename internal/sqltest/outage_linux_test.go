@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"syscall"
 	"testing"
 	"time"
 
@@ -26,7 +25,7 @@ func TestServerStops(t *testing.T) {
 				t.Fatal(len(held), err)
 			}
 
-			srv.signal(syscall.SIGSTOP)
+			srv.freeze(t)
 			calls := map[string]func(context.Context) error{
 				"put": func(ctx context.Context) error { return s.Put(ctx, deadletter.Record{Queue: "q", ItemID: "late"}) },
 				"resolve": func(ctx context.Context) error {
