@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"syscall"
 	"testing"
 	"time"
 
@@ -25,7 +26,7 @@ func TestServerStops(t *testing.T) {
 				t.Fatal(len(held), err)
 			}
 
-			srv.freeze(t)
+			srv.signal(syscall.SIGSTOP)
 			calls := map[string]func(context.Context) error{
 				"put": func(ctx context.Context) error { return s.Put(ctx, deadletter.Record{Queue: "q", ItemID: "late"}) },
 				"resolve": func(ctx context.Context) error {

@@ -218,39 +218,6 @@ func (s *server) run() error {
 	return nil
 }
 
-// freeze stops the server and returns when no thread of it runs any more: the
-// signal takes its time, in which the server answers.
-func (s *server) freeze(t *testing.T) {
-	t.Helper()
-	for end := time.Now().Add(30 * time.Second); ; runtime.Gosched() {
-		s.signal(syscall.SIGSTOP)
-		if s.frozen() {
-			return
-		}
-		if time.Now().After(end) {
-			t.Fatalf("%s does not stop", s.name)
-		}
-	}
-}
-
-// frozen reports whether all threads of the server and its children are stopped.
-func (s *server) frozen() bool {
-	for _, pid := range append([]int{s.cmd.Process.Pid}, children(s.cmd.Process.Pid)...) {
-		tasks, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", pid))
-		for _, path := range tasks {
-			b, err := os.ReadFile(path)
-			if err != nil {
-				continue // it has ended
-			}
-			// The state follows the name, which may have a bracket in it.
-			if _, rest, _ := strings.Cut(string(b[max(0, bytes.LastIndexByte(b, ')')):]), " "); !strings.HasPrefix(rest, "T") {
-				return false
-			}
-		}
-	}
-	return true
-}
-
 // signal sends a signal to the server and its children.
 func (s *server) signal(sig syscall.Signal) {
 	for _, pid := range append([]int{s.cmd.Process.Pid}, children(s.cmd.Process.Pid)...) {
