@@ -40,6 +40,12 @@ func TestServerStops(t *testing.T) {
 					return err
 				},
 			}
+			// The signal takes its time, in which the server answers.
+			for hangs := false; !hangs; {
+				ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+				hangs = calls["stats"](ctx) != nil
+				cancel()
+			}
 			for what, call := range calls {
 				ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
 				// The test's own end is the proof that it comes back.

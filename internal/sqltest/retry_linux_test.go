@@ -29,7 +29,10 @@ func TestDeadlock(t *testing.T) {
 		first, heavy, waits string
 	}{
 		{
-			sqlstore.PostgreSQL, "SET deadlock_timeout = '1h'", "", // the store's side is to find it
+			// Each side looks for a deadlock once, so long after it began to wait: the
+			// store's is to find it, and the test's later, should the store's have
+			// looked before there was one.
+			sqlstore.PostgreSQL, "SET deadlock_timeout = '1min'", "",
 			"SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE 'DELETE FROM TABLE %'",
 		},
 		{
@@ -45,7 +48,7 @@ func TestDeadlock(t *testing.T) {
 			own := b.connect(t)
 			var deadlocks func() int
 			if c.dialect == sqlstore.PostgreSQL {
-				config, err := pgx.ParseConfig(b.dsn + " deadlock_timeout=300ms")
+				config, err := pgx.ParseConfig(b.dsn + " deadlock_timeout=5s")
 				if err != nil {
 					t.Fatal(err)
 				}
