@@ -29,6 +29,9 @@ func URL(u *url.URL) string {
 	}
 	c := *u
 	c.User = nil
+	if u.User != nil && c.Scheme == "" && c.Host == "" {
+		c.User = new(url.Userinfo) // an empty one: without it a path's // would begin a host
+	}
 	c.RawQuery = query(valid(c.RawQuery))
 	if c.Fragment != "" {
 		c.RawFragment = query(c.EscapedFragment())

@@ -30,6 +30,9 @@ func TestURL(t *testing.T) {
 		{"https://h/?max_tokens=5&monkey=1&keyword=2&tokens=3", "https://h/?max_tokens=5&monkey=1&keyword=2&tokens=3"},
 		{"https://user:pass@h/p", "https://h/p"},
 		{"https://user@h/p", "https://h/p"},
+		{"http://user@//p", "http:////p"},
+		{"//user:pass@h//p", "//h//p"},
+		{"//user:pass@//p", "//@//p"},
 		{"https://h/#access_token=x&b=1", "https://h/#access_token=REDACTED&b=1"},
 		{"https://h/keys/sk-0123456789abcdef/use", "https://h/keys/REDACTED/use"},
 		{"https://h/?q=%zz&key=x", "https://h/?q=%zz&key=REDACTED"},
@@ -235,6 +238,7 @@ func FuzzURL(f *testing.F) {
 	f.Add("//?sig=a;b&&=&")
 	f.Add("keY=?00000A000000000 ")
 	f.Add("keY=?0000\"A000{000000")
+	f.Add("//@//")
 	f.Fuzz(func(t *testing.T, s string) {
 		u, err := url.Parse(s)
 		if err != nil {
