@@ -3,6 +3,7 @@ package modelapi
 import (
 	"io"
 	"net/http"
+	"regexp"
 	"strings"
 	"unicode"
 
@@ -205,6 +206,8 @@ func (v *View) describe(d *Verdict) {
 // word returns a provider's word as it may be shown.
 func word(s string) string { return cut(redact.Text(s), wordLimit) }
 
+var titleTag = regexp.MustCompile(`(?i)<title(\s[^<>]*)?>`)
+
 // plainText returns what an error page says: the title of HTML, or the first
 // line of plain text. JSON without a message says nothing.
 func plainText(head []byte) string {
@@ -213,13 +216,11 @@ func plainText(head []byte) string {
 		return ""
 	}
 	if text[0] == '<' {
-		lower := strings.ToLower(text)
-		i := strings.Index(lower, "<title>")
-		if i < 0 {
+		tag := titleTag.FindStringIndex(text)
+		if tag == nil {
 			return ""
 		}
-		text = text[i+len("<title>"):]
-		text, _, _ = strings.Cut(text, "<")
+		text, _, _ = strings.Cut(text[tag[1]:], "<")
 		return strings.TrimSpace(text)
 	}
 	text, _, _ = strings.Cut(text, "\n")
