@@ -86,7 +86,7 @@ func resetName(name string) (string, bool) {
 	if i < 0 {
 		return "", false
 	}
-	return name[:i] + "reset" + name[i+len("remaining"):], true
+	return lower[:i] + "reset" + lower[i+len("remaining"):], true
 }
 
 // parseReset reads the forms of a reset seen in practice: seconds, Unix seconds
