@@ -102,7 +102,7 @@ func TestParseHint(t *testing.T) {
 		{"X-Ratelimit-Remaining: 0\nX-Ratelimit-Reset: 5\n", 5 * time.Second, true},
 		{"Ratelimit-Remaining: 0\nRatelimit-Reset: 5\n", 5 * time.Second, true},
 		{"X-Remaining: 0\nX-Reset: 5\n", 0, false},
-		{"X-Ratelimit-\u0130-Remaining: 0\nX-Ratelimit-\u0130-Reset: 5\n", 0, false}, // no name a server may send
+		{"X-Ratelimit-\u023a-Remaining: 0\nX-Ratelimit-\u023a-Reset: 5\n", 0, false}, // no name a server may send
 		{zero + "6s\nX-Ratelimit-Remaining-Requests: 0\nX-Ratelimit-Reset-Requests: 9s\n", 9 * time.Second, true},
 		{zero + "6s\nX-Ratelimit-Remaining-Requests: 4\nX-Ratelimit-Reset-Requests: 9s\n", 6 * time.Second, true},
 		{zero + "6s\nRetry-After: 1\n", time.Second, true},
