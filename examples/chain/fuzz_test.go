@@ -41,7 +41,7 @@ func FuzzAnswers(f *testing.F) {
 				StatusCode: code, ContentLength: -1, Request: req,
 				Header: http.Header{
 					"Content-Type": {mediaTypes[int(media)%len(mediaTypes)]}, "Retry-After": {wait},
-					"X-Ratelimit-Remaining-" + wait: {"0"}, "X-Ratelimit-Reset-" + wait: {wait},
+					"X-Ratelimit-" + wait + "-Remaining": {"0"}, "X-Ratelimit-" + wait + "-Reset": {wait},
 				},
 				Body: struct {
 					io.Reader

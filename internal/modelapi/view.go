@@ -314,20 +314,22 @@ func (v *View) sniff() {
 
 // finish brings the view to its end, unless it has come to one, and runs the
 // functions that wait for it.
-func (v *View) finish(end ending, err error) {
+func (v *View) finish(end ending, err error) { runAll(v.conclude(end, err)) }
+
+// conclude is finish without the functions, which it returns.
+func (v *View) conclude(end ending, err error) ([]func(Verdict), Verdict) {
 	v.mu.Lock()
+	defer v.mu.Unlock()
 	if v.end != endNone {
-		v.mu.Unlock()
-		return
+		return nil, v.final
 	}
 	v.end, v.err = end, err
 	v.final = v.judge()
 	v.read.end()
 	v.read = nil
-	ends, final := v.ends, v.final
+	ends := v.ends
 	v.ends = nil
-	v.mu.Unlock()
-	runAll(ends, final)
+	return ends, v.final
 }
 
 // runAll calls each f, also when one before it panics or ends the goroutine.
