@@ -16,6 +16,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 	"unicode/utf8"
 
 	"github.com/nightfuse/nightfuse/deadletter"
@@ -46,12 +47,14 @@ func writeUntilClosed(dir string) {
 		_, _ = io.Copy(io.Discard, os.Stdin)
 		close(over)
 	}()
+	// Without a pause it would leave the others hardly a moment between two locks.
+	pause := time.NewTicker(time.Millisecond)
 	for n := 0; ; n++ {
 		select {
 		case <-over:
 			fmt.Println(n)
 			os.Exit(0)
-		default:
+		case <-pause.C:
 		}
 		err := j.Put(context.Background(), deadletter.Record{Queue: "other", ItemID: fmt.Sprint("w", n), Payload: []byte("{}"), Signature: "1:writer"})
 		if err != nil {
@@ -270,7 +273,8 @@ func TestBesideAWriter(t *testing.T) {
 	}
 	var first string
 	if _, err := fmt.Fscan(out, &first); err != nil || first != "writing" {
-		t.Fatalf("%q, %v, %s", first, err, werr.String())
+		_ = in.Close()
+		t.Fatalf("%q, %v, %s", first, errors.Join(err, w.Wait()), werr.String())
 	}
 	cli(t, "ls", dir, "-queue", "nightly").want(t, 0, "a", "b", "c")
 	cli(t, "groups", dir).want(t, 0, "1:writer", "1:aaaaaaaaaaaa")
@@ -279,10 +283,8 @@ func TestBesideAWriter(t *testing.T) {
 	cli(t, "discard", dir, "-queue", "nightly", "-reason", "not needed", "-yes").want(t, 0, "discarded 1 of 1")
 	_ = in.Close()
 	var wrote int
-	if _, err := fmt.Fscan(out, &wrote); err != nil {
-		t.Fatalf("%v, %s", err, werr.String())
-	}
-	if err := w.Wait(); err != nil {
+	_, err = fmt.Fscan(out, &wrote)
+	if err := errors.Join(err, w.Wait()); err != nil { // its errors are whole only after Wait
 		t.Fatalf("%v, %s", err, werr.String())
 	}
 	got := states(t, dir)
