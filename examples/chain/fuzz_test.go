@@ -17,7 +17,8 @@ import (
 var mediaTypes = []string{"application/json", "text/event-stream", "text/html; charset=iso-8859-1", "application/x-ndjson", "text/plain", ""}
 
 // FuzzAnswers: whatever an upstream answers, the chain makes one call, passes the
-// bytes on as they came, and leaves no reservation open.
+// bytes on as they came, leaves no reservation open, and keeps a letter exactly
+// where the item has failed.
 func FuzzAnswers(f *testing.F) {
 	f.Add([]byte(`{"choices":[{"message":{"content":"hi"},"finish_reason":"stop"}],"usage":{"prompt_tokens":1,"completion_tokens":2}}`), uint16(200), uint8(0), "", false)
 	f.Add([]byte(`{"choices":[{"message":{"content":"{\"text\":\"n/a\"}"}}]}`), uint16(200), uint8(0), "", false)

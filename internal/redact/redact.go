@@ -21,8 +21,8 @@ import (
 const mark = "REDACTED"
 
 // URL returns u without user information, with the values of secret query
-// parameters replaced, in the fragment as well. u is not modified. It returns
-// "" for nil.
+// parameters replaced, in the fragment as well. Where that was all there was
+// before the path, an empty one stays. u is not modified. It returns "" for nil.
 func URL(u *url.URL) string {
 	if u == nil {
 		return ""
@@ -30,7 +30,7 @@ func URL(u *url.URL) string {
 	c := *u
 	c.User = nil
 	if u.User != nil && c.Scheme == "" && c.Host == "" {
-		c.User = new(url.Userinfo) // an empty one: without it a path's // would begin a host
+		c.User = new(url.Userinfo) // else a path's // would begin a host
 	}
 	c.RawQuery = query(valid(c.RawQuery))
 	if c.Fragment != "" {

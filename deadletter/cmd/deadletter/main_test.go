@@ -16,7 +16,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 	"unicode/utf8"
 
 	"github.com/nightfuse/nightfuse/deadletter"
@@ -47,14 +46,12 @@ func writeUntilClosed(dir string) {
 		_, _ = io.Copy(io.Discard, os.Stdin)
 		close(over)
 	}()
-	// Without a pause it would leave the others hardly a moment between two locks.
-	pause := time.NewTicker(time.Millisecond)
 	for n := 0; ; n++ {
 		select {
 		case <-over:
 			fmt.Println(n)
 			os.Exit(0)
-		case <-pause.C:
+		default:
 		}
 		err := j.Put(context.Background(), deadletter.Record{Queue: "other", ItemID: fmt.Sprint("w", n), Payload: []byte("{}"), Signature: "1:writer"})
 		if err != nil {
