@@ -19,6 +19,7 @@ import (
 	"testing"
 	"testing/synctest"
 
+	"github.com/nightfuse/nightfuse/internal/fakemodel"
 	"github.com/nightfuse/nightfuse/retry"
 )
 
@@ -65,53 +66,19 @@ func TestBodiesAreSentAgain(t *testing.T) {
 	}
 }
 
-// pipes is a listener in memory.
-type pipes struct {
-	conns chan net.Conn
-	over  chan struct{}
-	once  sync.Once
-}
-
-func (p *pipes) Accept() (net.Conn, error) {
-	select {
-	case c := <-p.conns:
-		return c, nil
-	case <-p.over:
-		return nil, net.ErrClosed
-	}
-}
-
-func (p *pipes) Close() error {
-	p.once.Do(func() { close(p.over) })
-	return nil
-}
-
-func (*pipes) Addr() net.Addr { return &net.UnixAddr{Name: "pipe", Net: "pipe"} }
-
-// pooled returns a client whose server answers in this bubble. net/http gives up
-// a connection whose request it has not seen written within 50 ms: of real time
-// a loaded machine would now and then let more go by.
-func pooled(t *testing.T, h http.Handler, r *retry.Retrier) *http.Client {
+// pooled returns a client behind a Transport and the URL of its server, which
+// answers in this bubble. net/http gives up a connection whose request it has not
+// seen written within 50 ms: of real time a loaded machine would now and then let
+// more go by.
+func pooled(t *testing.T, h http.Handler, r *retry.Retrier) (*http.Client, string) {
 	t.Helper()
-	ln := &pipes{conns: make(chan net.Conn), over: make(chan struct{})}
-	srv := &http.Server{Handler: h}
-	served := make(chan error)
-	go func() { served <- srv.Serve(ln) }()
-	base := &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-		ours, theirs := net.Pipe()
-		select {
-		case ln.conns <- theirs:
-			return ours, nil
-		case <-ctx.Done():
-			return nil, ctx.Err()
-		}
-	}}
+	srv := fakemodel.ServePipe(h)
 	t.Cleanup(func() {
-		base.CloseIdleConnections()
-		_ = srv.Close()
-		<-served
+		if err := srv.Close(); err != nil {
+			t.Error(err)
+		}
 	})
-	return &http.Client{Transport: retry.NewTransport(base, r)}
+	return &http.Client{Transport: retry.NewTransport(srv.Client().Transport, r)}, srv.URL
 }
 
 // newConns returns a context in which the connections that were not there before
@@ -130,9 +97,9 @@ func TestConnectionsAreReused(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		sc := newScript(step{status: 503, body: strings.Repeat("x", 20<<10)})
-		c := pooled(t, sc, mustNew(t, noWait(retry.Config{Attempts: 10})))
+		c, url := pooled(t, sc, mustNew(t, noWait(retry.Config{Attempts: 10})))
 		ctx, conns := newConns(t)
-		_, err := c.Do(post(t, "http://pipe", "{}").WithContext(ctx))
+		_, err := c.Do(post(t, url, "{}").WithContext(ctx))
 		equal(t, "calls", []int{asError(t, err).Calls, sc.calls()}, []int{10, 10})
 		equal(t, "new connections", conns.Load(), 1)
 	})
@@ -143,7 +110,7 @@ func TestThePoolIsLeftAlone(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var fails atomic.Bool
-		c := pooled(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		c, url := pooled(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 			if fails.Load() {
 				w.WriteHeader(503)
 				return
@@ -153,7 +120,7 @@ func TestThePoolIsLeftAlone(t *testing.T) {
 		}), mustNew(t, noWait(retry.Config{})))
 		ctx, conns := newConns(t)
 		once := func() {
-			resp, err := c.Do(post(t, "http://pipe", "{}").WithContext(ctx))
+			resp, err := c.Do(post(t, url, "{}").WithContext(ctx))
 			if err == nil {
 				readAll(t, resp)
 			}

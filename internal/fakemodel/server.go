@@ -54,7 +54,7 @@ func (m *Model) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	}
 }
 
-// A Server serves a Model until Close.
+// A Server serves a Model, or another handler, until Close.
 type Server struct {
 	// URL is the base URL that clients append /chat/completions to.
 	URL string
@@ -78,17 +78,20 @@ func (m *Model) Start() (*Server, error) {
 		return nil, fmt.Errorf("fakemodel: start: %w", err)
 	}
 	var dialer net.Dialer
-	return m.serve(ln, "http://"+ln.Addr().String()+"/v1", dialer.DialContext), nil
+	return serve(m, ln, "http://"+ln.Addr().String()+"/v1", dialer.DialContext), nil
 }
 
 // StartPipe serves m over in-memory connections, which only the Server's
 // Client has. Client and server may live in one synctest bubble.
-func (m *Model) StartPipe() *Server {
+func (m *Model) StartPipe() *Server { return ServePipe(m) }
+
+// ServePipe serves h, which need not be a Model, as [Model.StartPipe] does.
+func ServePipe(h http.Handler) *Server {
 	ln := newPipeListener()
-	return m.serve(ln, "http://fakemodel.invalid/v1", ln.dial)
+	return serve(h, ln, "http://fakemodel.invalid/v1", ln.dial)
 }
 
-func (m *Model) serve(ln net.Listener, url string, dial func(context.Context, string, string) (net.Conn, error)) *Server {
+func serve(h http.Handler, ln net.Listener, url string, dial func(context.Context, string, string) (net.Conn, error)) *Server {
 	ctx, cancel := context.WithCancel(context.Background())
 	s := &Server{
 		URL:       url,
@@ -96,7 +99,7 @@ func (m *Model) serve(ln net.Listener, url string, dial func(context.Context, st
 		cancel:    cancel,
 	}
 	s.http = &http.Server{
-		Handler:     s.tracked(m),
+		Handler:     s.tracked(h),
 		BaseContext: func(net.Listener) context.Context { return ctx },
 	}
 	s.served.Go(func() { s.serveErr = s.http.Serve(ln) })
